@@ -1,8 +1,8 @@
 //! How the servers of a cluster share a tenant's limits that hold for all of them together.
 //!
 //! Each server tells the others now and then what a tenant uses there ([`UsageRow`](crate::metadata::UsageRow)), and computes its
-//! own share from the same reports as they do. So the shares of one set of reports never exceed the limit together; while
-//! reports change, by what comes in that time.
+//! own share from the same reports as they do. So the shares of one set of reports never exceed the limit together. While reports
+//! change, servers compute from different ones: so a smaller share is put in force at once, and a larger one a look later ([`next`]).
 
 /// What a tenant uses at one server, or at all of them: bytes, or requests per second.
 pub type Amount = u64;
@@ -58,6 +58,13 @@ impl Shared {
     }
 }
 
+/// Returns the share that a server puts in force: a smaller one at once; a larger one as far as the look before came to it as well,
+/// since others may not have put their smaller ones in force yet. `before` is what that look came to; `None` if there was none.
+#[must_use]
+pub fn next(in_force: u64, computed: u64, before: Option<u64>) -> u64 {
+    computed.min(in_force.max(before.unwrap_or(0)))
+}
+
 /// Returns `amount * share / all`.
 fn of(amount: u64, share: u64, all: u64) -> u64 {
     (u128::from(amount) * u128::from(share) / u128::from(all.max(1))) as u64
@@ -65,7 +72,7 @@ fn of(amount: u64, share: u64, all: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Shared;
+    use super::{Shared, next};
 
     #[test]
     fn shares_of_the_same_reports_never_exceed_the_limit_and_use_nearly_all_of_it() {
@@ -85,6 +92,42 @@ mod tests {
             let quotas = sum(&|own| shared.quota(own));
             let most = limit.max(shared.used);
             assert!(quotas <= most && quotas + rounding >= most, "{quotas} of {limit}: {uses:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_shrinks_at_once_and_grows_as_far_as_two_looks_say() {
+        assert_eq!(next(500, 300, Some(800)), 300);
+        assert_eq!(next(300, 700, None), 300, "the first look");
+        assert_eq!(next(300, 700, Some(200)), 300);
+        assert_eq!(next(300, 700, Some(600)), 600);
+        assert_eq!(next(300, 700, Some(900)), 700);
+    }
+
+    /// Each server looks once in a second, in an order of its own, while what is used moves from one to another.
+    #[test]
+    fn shares_that_grow_a_look_later_do_not_exceed_a_limit_when_its_use_moves() {
+        const LIMIT: u64 = 1_000;
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..200 {
+            let servers = random.usize(2..8);
+            let mut uses = vec![0; servers];
+            uses[0] = 900;
+            let share = |uses: &[u64], own: usize| Shared::of(LIMIT, uses).rate(uses[own]);
+            let mut in_force: Vec<u64> = (0..servers).map(|own| share(&uses, own)).collect();
+            let mut before: Vec<Option<u64>> = in_force.iter().copied().map(Some).collect();
+            let mut order: Vec<usize> = (0..servers).collect();
+            random.shuffle(&mut order);
+            (uses[0], uses[1]) = (0, 900);
+            for second in 0..2 {
+                for &own in &order {
+                    let computed = share(&uses, own);
+                    in_force[own] = next(in_force[own], computed, before[own].replace(computed));
+                    let sum: u64 = in_force.iter().sum();
+                    assert!(sum <= LIMIT + servers as u64, "{sum} in second {second}: {in_force:?}");
+                }
+            }
+            assert_eq!(in_force, (0..servers).map(|own| share(&uses, own)).collect::<Vec<_>>());
         }
     }
 

@@ -23,7 +23,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -151,6 +151,7 @@ impl Server {
             resumption: devices::resumption(&metadata, run, first_client, clock)?,
             recovered_replies: RecoveredReplies::default(),
             metadata_copied: AtomicU64::new(0),
+            limit_sharing: OnceLock::new(),
             metadata,
             registry,
             accounts,
@@ -247,7 +248,9 @@ impl Server {
             let coordinating = coordination::start(&self.control, &self.entrance.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
             let sharing = shares::share(&self.control, &self.entrance.stopping);
-            self.control_threads.push(sharing.map_err(no_thread)?);
+            let sharing = sharing.map_err(no_thread)?;
+            self.control.limit_sharing.get_or_init(|| sharing.thread().clone());
+            self.control_threads.push(sharing);
         }
         Ok(self)
     }

@@ -26,7 +26,8 @@ pub mod streams;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, atomic::AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicU64};
+use std::thread::Thread;
 use std::time::Duration;
 
 use cluster::limits::VERSIONS_RESERVED;
@@ -95,6 +96,8 @@ pub struct Control {
     pub lease_cache: LeaseCache,
     /// The last commit of a cluster's metadata that this server's copy has.
     pub metadata_copied: AtomicU64,
+    /// The thread that shares limits over a cluster, once it runs.
+    pub limit_sharing: OnceLock<Thread>,
     /// Migrations of tablets; `None` outside a cluster.
     pub migrations: Option<Migrations>,
     /// The loaded extensions.
@@ -183,6 +186,11 @@ impl Control {
     pub(super) fn tenant_number(&self, name: &str) -> Result<TenantId, Refusal> {
         let row = self.metadata.tenant_find(name)?;
         row.map(|row| row.id).ok_or_else(|| unknown_tenant(name))
+    }
+
+    /// Lets this server's shares of limits be computed now.
+    pub fn share_limits(&self) {
+        self.limit_sharing.get().into_iter().for_each(Thread::unpark);
     }
 
     /// Returns the refusal for a wrong secret or token, or `Retry` if the source exceeds its rate.

@@ -54,9 +54,11 @@ pub(super) fn change(
     }
     let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), limit.record(*value))).collect();
     control.metadata.limits_change(tenant, &stored)?;
+    let servers = servers(control);
     for (limit, value) in changes {
-        account.set_limit(limit, value.unwrap_or(limit.default_value()));
+        account.set_limit_among(limit, value.unwrap_or(limit.default_value()), servers);
     }
+    control.share_limits();
     Ok(control::encode(&entries(&account)))
 }
 
@@ -110,15 +112,32 @@ pub(super) fn follow(
         }
         wanted.entry(row.tenant).or_default().push((limit, value));
     }
+    let (servers, mut is_changed) = (servers(control), false);
     for (tenant, values) in wanted {
         let account = control.accounts.of(tenant);
         for &limit in TenantLimit::ALL {
             let stored = values.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value);
             let value = stored.unwrap_or(limit.unrecorded_value());
             if account.whole(limit) != value {
-                account.set_limit(limit, value);
+                account.set_limit_among(limit, value, servers);
+                is_changed = true;
             }
         }
+    }
+    if is_changed {
+        control.share_limits();
+    }
+}
+
+/// Returns how many servers share the limits of a tenant, as far as this one knows: those that are there; at its start those that
+/// are registered, and itself.
+fn servers(control: &Control) -> u64 {
+    if control.lease_cache.run().is_none() {
+        return 1;
+    }
+    match control.lease_cache.there().len() {
+        0 => control.metadata.servers().unwrap_or_default().len() as u64 + 1,
+        there => there as u64,
     }
 }
 

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use cluster::metadata::{MetadataError, UsageRow};
 use cluster::moment::Moment;
-use cluster::shares::Shared;
+use cluster::shares::{self, Shared};
 use wire::TenantId;
 
 use crate::control_plane::Control;
-use crate::limits::{SHARES_LOOK_MS, SHARES_TENANTS_MAX, SHARES_TOLD_DIVISOR};
+use crate::limits::{SHARES_LOOK_MS, SHARES_START_MS, SHARES_TENANTS_MAX, SHARES_TOLD_DIVISOR};
+use crate::sync::lock;
 use crate::tenant::account::Account;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
@@ -25,25 +26,41 @@ use crate::tenant::limit::{TenantLimit, UNLIMITED};
 pub fn share(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     thread::Builder::new().name("shares".to_owned()).spawn(move || {
-        let mut sharing =
-            LimitSharing { at: Instant::now(), requests: HashMap::new(), told: UsageRow::default() };
+        let mut sharing = LimitSharing::new();
         while !stopping.load(Ordering::Relaxed) {
+            let is_held = control.lease_cache.is_held(Moment::now());
             // Others say that the metadata does not answer.
             if let Err(error) = sharing.step(&control) {
                 tracing::debug!(%error, "cannot share the limits of tenants");
             }
-            thread::park_timeout(Duration::from_millis(SHARES_LOOK_MS));
+            thread::park_timeout(Duration::from_millis(if is_held {
+                SHARES_LOOK_MS
+            } else {
+                SHARES_START_MS
+            }));
         }
     })
 }
 
 /// What a server remembers from one look to the next.
 struct LimitSharing {
+    /// The last look but those that a changed limit caused in between.
     at: Instant,
-    /// Requests of each tenant so far.
+    /// Requests of each tenant until that look.
     requests: HashMap<TenantId, u64>,
     /// What the others know.
     told: UsageRow,
+    /// What the last look came to.
+    computed: HashMap<TenantId, ComputedShares>,
+}
+
+/// Shares that were computed of limits.
+#[derive(Clone, Copy)]
+struct ComputedShares {
+    /// The limits, in the order of [`TenantLimit::SHARED`].
+    limits: [u64; TenantLimit::SHARED.len()],
+    /// The shares, in the same order.
+    shares: [u64; TenantLimit::SHARED.len()],
 }
 
 /// Returns whether a limit of a tenant holds over the cluster.
@@ -52,6 +69,11 @@ fn is_limited(account: &Account) -> bool {
 }
 
 impl LimitSharing {
+    fn new() -> Self {
+        let (requests, computed) = (HashMap::new(), HashMap::new());
+        Self { at: Instant::now(), requests, told: UsageRow::default(), computed }
+    }
+
     fn step(&mut self, control: &Control) -> Result<(), MetadataError> {
         let (Some(run), Some(lease)) = (control.lease_cache.run(), control.lease_cache.lease(Moment::now()))
         else {
@@ -62,26 +84,36 @@ impl LimitSharing {
         if accounts.is_empty() && self.told.tenants.is_empty() {
             return Ok(());
         }
-        let now = self.used(&accounts, control.workers.len());
-        let row = UsageRow { server: run.server, tenants: now };
-        if self.is_news(&row, &accounts) {
+        let elapsed = self.at.elapsed();
+        // Too soon to measure a rate, and for others to have looked.
+        let is_early = elapsed < Duration::from_millis(SHARES_LOOK_MS) * 3 / 4;
+        let row = UsageRow { server: run.server, tenants: self.used(&accounts, elapsed, is_early) };
+        let mut reports = control.metadata.usage_reports()?;
+        // It ends with the lease under which it was made.
+        let is_told = reports.iter().any(|report| report.server == run.server);
+        if !is_told || self.is_news(&row, &accounts) {
             control.metadata.usage_report(&row, lease)?;
+            reports.retain(|report| report.server != run.server);
+            reports.push(row.clone());
             self.told = row;
         }
-        let mut reports = control.metadata.usage_reports()?;
         let silent = control.metadata.servers()?.len().saturating_sub(reports.len());
         // Those that have reported nothing use nothing.
         reports.extend(std::iter::repeat_n(UsageRow::default(), silent));
+        // Nobody changes limits meanwhile.
+        let _changing = lock(&control.changing);
+        let before = std::mem::take(&mut self.computed);
         for account in &accounts {
-            put_in_force(account, run.server, &reports);
+            let before = before.get(&account.tenant).copied();
+            let computed = put_in_force(account, run.server, &reports, before, is_early);
+            self.computed.insert(account.tenant, computed);
         }
         Ok(())
     }
 
-    /// Returns what these tenants use, those that use most if they are too many.
-    fn used(&mut self, accounts: &[Arc<Account>], cores: usize) -> Vec<(u32, u64, u64)> {
-        let elapsed_ms = self.at.elapsed().as_millis().max(1) as u64;
-        self.at = Instant::now();
+    /// Returns what these tenants use, those that use most if they are too many; early the rates of the last look.
+    fn used(&mut self, accounts: &[Arc<Account>], elapsed: Duration, is_early: bool) -> Vec<(u32, u64, u64)> {
+        let elapsed_ms = elapsed.as_millis().max(1) as u64;
         let mut requests = HashMap::new();
         let mut used: Vec<(u32, u64, u64)> = accounts
             .iter()
@@ -89,11 +121,19 @@ impl LimitSharing {
                 let tenant = account.tenant;
                 let now = account.ledger.sums().of(Entry::Requests);
                 let before = self.requests.get(&tenant).copied().unwrap_or(now);
-                requests.insert(tenant, now);
-                (tenant.0, account.quota(cores).bytes(), now.saturating_sub(before) * 1_000 / elapsed_ms)
+                requests.insert(tenant, if is_early { before } else { now });
+                let rate = if is_early {
+                    of_tenant(&self.told, tenant).1
+                } else {
+                    now.saturating_sub(before) * 1_000 / elapsed_ms
+                };
+                (tenant.0, account.object_bytes(), rate)
             })
             .collect();
         self.requests = requests;
+        if !is_early {
+            self.at = Instant::now();
+        }
         if used.len() > SHARES_TENANTS_MAX {
             used.sort_unstable_by_key(|(_, bytes, requests)| {
                 std::cmp::Reverse(bytes.saturating_add(*requests))
@@ -122,20 +162,37 @@ impl LimitSharing {
     }
 }
 
-/// Puts this server's shares of a tenant's limits in force.
-fn put_in_force(account: &Account, server: u32, reports: &[UsageRow]) {
-    let of = |row: &UsageRow| {
-        let index = row.tenants.binary_search_by_key(&account.tenant.0, |used| used.0);
-        index.map_or((0, 0), |index| (row.tenants[index].1, row.tenants[index].2))
-    };
+/// Returns what a report says of a tenant: bytes, and requests per second.
+fn of_tenant(row: &UsageRow, tenant: TenantId) -> (u64, u64) {
+    let index = row.tenants.binary_search_by_key(&tenant.0, |used| used.0);
+    index.map_or((0, 0), |index| (row.tenants[index].1, row.tenants[index].2))
+}
+
+/// Puts this server's shares of a tenant's limits in force: smaller ones at once, larger ones as far as the look before came to them
+/// as well, unless this look is early. Returns what the next look needs of it.
+fn put_in_force(
+    account: &Account,
+    server: u32,
+    reports: &[UsageRow],
+    before: Option<ComputedShares>,
+    is_early: bool,
+) -> ComputedShares {
+    let of = |row: &UsageRow| of_tenant(row, account.tenant);
     let own = reports.iter().find(|row| row.server == server).map_or((0, 0), of);
     let (bytes, requests): (Vec<u64>, Vec<u64>) = reports.iter().map(of).unzip();
-    let rate = account.whole(TenantLimit::OperationsPerSecond);
-    if rate != UNLIMITED {
-        account.set_share(TenantLimit::OperationsPerSecond, Shared::of(rate, &requests).rate(own.1));
+    let limits = TenantLimit::SHARED.map(|limit| account.whole(limit));
+    let [rate, quota] = limits;
+    let mut shares = [Shared::of(rate, &requests).rate(own.1), Shared::of(quota, &bytes).quota(own.0)];
+    let before = before.filter(|before| before.limits == limits);
+    for (index, limit) in
+        TenantLimit::SHARED.into_iter().enumerate().filter(|(index, _)| limits[*index] != UNLIMITED)
+    {
+        let before = before.map(|before| before.shares[index]);
+        let share = shares::next(account.limit(limit), shares[index], before.filter(|_| !is_early));
+        account.set_share(limit, share);
+        if is_early {
+            shares[index] = shares[index].min(before.unwrap_or(u64::MAX));
+        }
     }
-    let quota = account.whole(TenantLimit::MemoryBytes);
-    if quota != UNLIMITED {
-        account.set_share(TenantLimit::MemoryBytes, Shared::of(quota, &bytes).quota(own.0));
-    }
+    ComputedShares { limits, shares }
 }

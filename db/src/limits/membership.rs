@@ -41,6 +41,9 @@ pub const METADATA_COPY_ASK_MS: u64 = 500;
 /// Interval at which a server looks at its shares of limits that hold over the cluster, in milliseconds.
 pub const SHARES_LOOK_MS: u64 = 1_000;
 
+/// The same while it holds no lease, as at its start, in milliseconds: it then has even shares only.
+pub const SHARES_START_MS: u64 = 100;
+
 /// Tenants whose use a server tells the others, those that use most; of others each server has an even share. Some 30 bytes each.
 pub const SHARES_TENANTS_MAX: usize = 1_000;
 

@@ -160,12 +160,22 @@ impl Account {
         self.traced.store(traced, Ordering::Relaxed);
     }
 
-    /// Sets a limit. The caller has checked [`TenantLimit::allows`], and no table is created meanwhile.
+    /// Sets a limit at a server that is alone. The caller has checked [`TenantLimit::allows`], and no table is created meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
+        self.set_limit_among(limit, value, 1);
+    }
+
+    /// Sets a limit, as [`Account::set_limit`], among so many servers. Of one that they share, this server has what it had until it
+    /// knows its new share, and at most an even part.
+    pub fn set_limit_among(&self, limit: TenantLimit, value: u64, servers: u64) {
+        let mut share = value;
         if let Some(index) = TenantLimit::SHARED.iter().position(|shared| *shared == limit) {
             self.whole[index].store(value, Ordering::Relaxed);
+            if servers > 1 && value != UNLIMITED {
+                share = self.limit(limit).min((value / servers).max(limit.bounds().0));
+            }
         }
-        self.set_share(limit, value);
+        self.set_share(limit, share);
         let is_own = |limit: &TenantLimit| {
             *limit != TenantLimit::Sandbox && self.whole(*limit) != limit.default_value()
         };
@@ -181,6 +191,11 @@ impl Account {
         {
             quota.set_limit(value);
         }
+    }
+
+    /// Returns the bytes of its objects in the log.
+    pub fn object_bytes(&self) -> u64 {
+        self.quota.get().map_or(0, |quota| quota.bytes())
     }
 
     /// Returns the quota of its tables, in a store with `cores` cores.
@@ -309,7 +324,7 @@ mod tests {
 
     use super::{Account, Accounts, RemotePlace, RemoteValue};
     use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
-    use crate::tenant::limit::TenantLimit;
+    use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
     #[test]
     fn a_limit_is_the_default_until_it_is_set() {
@@ -319,6 +334,24 @@ mod tests {
         account.set_limit(limit, 500);
         assert_eq!(account.limit(limit), 500);
         assert_eq!(account.limit(TenantLimit::Weight), TenantLimit::Weight.default_value());
+    }
+
+    #[test]
+    fn of_a_new_limit_that_servers_share_each_has_an_even_part_at_first_and_no_more_than_before() {
+        let (account, rate) = (Account::new(TenantId(3)), TenantLimit::OperationsPerSecond);
+        account.set_limit_among(rate, 900, 3);
+        assert_eq!((account.limit(rate), account.whole(rate)), (300, 900));
+        account.set_share(rate, 50);
+        account.set_limit_among(rate, 600, 3);
+        assert_eq!((account.limit(rate), account.whole(rate)), (50, 600));
+        account.set_limit_among(rate, 2, 3);
+        assert_eq!(account.limit(rate), 1, "nobody is refused everything");
+        account.set_limit_among(rate, UNLIMITED, 3);
+        assert_eq!(account.limit(rate), UNLIMITED);
+        account.set_limit_among(TenantLimit::MemoryBytes, 0, 3);
+        assert_eq!(account.limit(TenantLimit::MemoryBytes), 0);
+        account.set_limit_among(TenantLimit::Weight, 30, 3);
+        assert_eq!(account.limit(TenantLimit::Weight), 30, "each server has all of it");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn objects_at_all_servers_together_stay_within_the_quota() {
     limit(&cluster, &tenant, "memory_bytes", QUOTA);
     let (mut client, mut random) = (cluster.servers[0].client(&tenant), rng());
     let bytes = |cluster: &Cluster| comes("the bytes", || sum(cluster, &tenant, "object_bytes"));
-    // Keys of one server's half of the hashes first: most of the quota is used there.
+    // Keys of one server's third of the hashes first: most of the quota is used there.
     let mut keys: Vec<u64> = (0..8_000).collect();
     random.shuffle(&mut keys);
     keys.sort_by_key(|key| store::hash(&key.to_le_bytes()) > u64::MAX / 3);
@@ -92,6 +92,53 @@ fn objects_at_all_servers_together_stay_within_the_quota() {
     comes("room at another server", || client.put(table, &other.to_le_bytes(), &vec![7; 900_000]).ok());
 }
 
+/// Asks for these keys with several clients until the second time in seconds; returns how many gets were admitted from the first on.
+fn ask(cluster: &Cluster, tenant: &Tenant, (table, keys): (u32, &[[u8; 8]]), seconds: [u64; 2]) -> u64 {
+    let begun = Instant::now();
+    let [from, to] = seconds.map(Duration::from_secs);
+    thread::scope(|scope| {
+        let clients = cluster.servers.iter().map(|server| {
+            scope.spawn(move || {
+                let (mut client, mut admitted) = (hasty(server, tenant), 0);
+                while begun.elapsed() < to {
+                    let is_admitted = client.get(table, fastrand::choice(keys).expect("some")).is_ok();
+                    admitted += u64::from(is_admitted && begun.elapsed() >= from);
+                }
+                admitted
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().map(|client| client.join().expect("no panic")).sum()
+    })
+}
+
+#[test]
+fn a_server_that_alone_is_asked_has_nearly_the_whole_rate_also_after_leases_have_ended() {
+    const RATE: u64 = 600;
+    let (cluster, tenant, table) = cluster();
+    limit(&cluster, &tenant, "operations_per_second", RATE);
+    let tablets = answered("the tablets", || cluster.servers[0].admin().tablet_list());
+    let keys_of = |tablet: usize| -> Vec<[u8; 8]> {
+        let hashes = tablets[tablet].first..=tablets[tablet].last;
+        let keys = (0_u64..).map(u64::to_le_bytes);
+        keys.filter(|key| hashes.contains(&store::hash(key))).take(100).collect()
+    };
+    let check = |tablet: usize| {
+        let admitted = ask(&cluster, &tenant, (table, &keys_of(tablet)), [4, 7]);
+        println!("tablet {tablet}: {admitted} admitted in 3 s of {RATE} a second");
+        assert!((RATE * 12 / 5..RATE * 18 / 5).contains(&admitted), "{admitted} in 3 s of {RATE} a second");
+    };
+    check(0);
+    check(1);
+    // Longer than leases last: each server gets a new one.
+    cluster.etcd.pause(true);
+    thread::sleep(Duration::from_secs(5));
+    cluster.etcd.pause(false);
+    let is_registered = || Some(cluster.servers[0].admin().server_list().ok()?.len() == SERVERS);
+    comes("the servers", || is_registered()?.then_some(()));
+    check(2);
+}
+
 #[test]
 fn requests_at_all_servers_together_stay_within_the_rate() {
     const RATE: u64 = 600;
@@ -99,22 +146,7 @@ fn requests_at_all_servers_together_stay_within_the_rate() {
     limit(&cluster, &tenant, "operations_per_second", RATE);
     let keys: Vec<[u8; 8]> = (0..300_u64).map(u64::to_le_bytes).collect();
     let begun = Instant::now();
-    let admitted: u64 = thread::scope(|scope| {
-        let clients = cluster.servers.iter().map(|server| {
-            let (keys, tenant) = (&keys, &tenant);
-            scope.spawn(move || {
-                let mut client = hasty(server, tenant);
-                let mut admitted = 0;
-                while begun.elapsed() < Duration::from_secs(6) {
-                    let key = fastrand::choice(keys).expect("some");
-                    admitted += u64::from(client.get(table, key).is_ok());
-                }
-                admitted
-            })
-        });
-        let clients: Vec<_> = clients.collect();
-        clients.into_iter().map(|client| client.join().expect("no panic")).sum()
-    });
+    let admitted = ask(&cluster, &tenant, (table, &keys), [0, 6]);
     // A burst of each server, and what changes of shares let through.
     let most = (begun.elapsed().as_secs_f64() + 1.0) * RATE as f64 * 1.2;
     println!("{admitted} admitted of {most}");
