@@ -43,6 +43,9 @@ pub const RECORD_STAGED_BYTES: usize = 64 << 10;
 /// Records of a copy that are read or written with one request.
 pub const RESTORED_AT_ONCE: usize = 64;
 
+/// The same of pieces of packages, which one request reads within a second.
+pub const RESTORED_LARGE_AT_ONCE: usize = 8;
+
 /// About how many bytes of them one request writes.
 pub const RESTORED_BYTES_AT_ONCE: usize = 512 << 10;
 

@@ -15,7 +15,8 @@ use crate::limits::PACKAGE_CHUNK_BYTES;
 use crate::records::RecordsError;
 use crate::secret::random_bytes;
 
-const PACKAGES: &str = "packages/";
+/// The prefix of their keys.
+pub(super) const PACKAGES: &str = "packages/";
 
 /// The description of a package without its bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]

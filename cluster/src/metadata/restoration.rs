@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::coordination::COORDINATOR;
 use super::encoding::{decode, encode};
+use super::packages::PACKAGES;
 use super::row::Row;
+use super::servers::CLUSTER;
 use super::{Counter, FORMAT, MetadataError, ServerRow, UsageRow, VERSIONS};
 use crate::limits::{
-    CLIENT_IDS_RESERVED, RESTORED_AT_ONCE, RESTORED_BYTES_AT_ONCE, RESTORED_NUMBERS_SKIPPED,
-    RESTORED_VERSIONS_SKIPPED,
+    CLIENT_IDS_RESERVED, RESTORED_AT_ONCE, RESTORED_BYTES_AT_ONCE, RESTORED_LARGE_AT_ONCE,
+    RESTORED_NUMBERS_SKIPPED, RESTORED_VERSIONS_SKIPPED,
 };
 use crate::records::{
     Committed, Condition, CopiedRecords, KeySpan, Query, Record, RecordChange, Records, RecordsError,
@@ -38,13 +40,52 @@ pub fn is_copied(key: &str) -> bool {
     ![ServerRow::PREFIX, UsageRow::PREFIX, COORDINATOR, COMMITS].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns which of two copies of one cluster is newer: that with the greater result.
+/// Keys and values, in the order of the keys.
+pub type Pairs = [(String, Vec<u8>)];
+
+fn value_of<'p>(pairs: &'p Pairs, key: &str) -> Option<&'p [u8]> {
+    pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_slice())
+}
+
+/// Returns the keys that say of which cluster records are, and which of two states of them is older.
+#[must_use]
+pub fn marks() -> [KeySpan; 2] {
+    [KeySpan::one(CLUSTER), KeySpan::prefix(COUNTERS)]
+}
+
+/// Returns why records are no later state of the same cluster than a copy: of both the records with the keys of [`marks`]. `None` if
+/// they are, or the copy has none.
+///
+/// # Errors
+/// When a record is damaged.
+pub fn why_not_later(copied: &Pairs, now: &Pairs) -> Result<Option<String>, MetadataError> {
+    if !copied.is_empty() && value_of(copied, CLUSTER) != value_of(now, CLUSTER) {
+        return Ok(Some("they are of another cluster".to_owned()));
+    }
+    for (key, value) in copied.iter().filter(|(key, _)| key.starts_with(COUNTERS)) {
+        let Counter { next: before } = decode(key, value)?;
+        let now = value_of(now, key).map(|value| decode::<Counter>(key, value)).transpose()?;
+        let now = now.map_or(0, |counter| counter.next);
+        if now < before {
+            return Ok(Some(format!("`{key}` is {now}, and was {before}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether two copies are of one cluster.
+#[must_use]
+pub fn is_same_cluster(one: &CopiedRecords, other: &CopiedRecords) -> bool {
+    value_of(&one.records, CLUSTER) == value_of(&other.records, CLUSTER)
+}
+
+/// Returns how new a copy is: of two copies of one cluster that with the greater result is newer.
 ///
 /// # Errors
 /// When it is damaged.
-pub fn age_of(copy: &CopiedRecords) -> Result<(u64, Revision), MetadataError> {
-    let restored = copy.records.iter().find(|(key, _)| key == RESTORED);
-    let restored = restored.map(|(key, value)| decode::<Restored>(key, value)).transpose()?;
+pub fn newness_of(copy: &CopiedRecords) -> Result<(u64, Revision), MetadataError> {
+    let restored = value_of(&copy.records, RESTORED);
+    let restored = restored.map(|value| decode::<Restored>(RESTORED, value)).transpose()?;
     Ok((restored.unwrap_or_default().times, copy.revision))
 }
 
@@ -59,15 +100,14 @@ pub fn restore(records: &dyn Records, copy: &CopiedRecords) -> Result<usize, Met
         Committed::At(_) => Ok(()),
         Committed::Conflict => Err(MetadataError::AlreadyExists),
     };
-    let (times, _) = age_of(copy)?;
+    let (times, _) = newness_of(copy)?;
     commit(&[RecordChange::put(RESTORING, "1")])?;
-    let left = all(records, is_copied)?.0;
-    let left: Vec<_> = left
-        .into_iter()
-        .map(|record| record.key)
-        .filter(|key| key != RESTORING)
-        .map(RecordChange::Delete)
-        .collect();
+    let mut left = Vec::new();
+    read_all(records, |some| {
+        let keys = some.into_iter().map(|record| record.key).filter(|key| key != RESTORING);
+        left.extend(keys.map(RecordChange::Delete));
+        Ok(())
+    })?;
     for some in left.chunks(RESTORED_AT_ONCE) {
         commit(some)?;
     }
@@ -112,22 +152,31 @@ fn beyond(key: &str, value: &[u8]) -> Result<Vec<u8>, MetadataError> {
     Ok(encode(&Counter { next: next + skipped })?)
 }
 
-/// Reads all records with such keys, as of one commit, some at a time.
+/// Reads all records that a copy has, as of one commit, which it returns; passes them to `take`, some at a time.
 ///
 /// # Errors
-/// When they cannot be read; `Overtaken` if that takes longer than the storage keeps what it was.
-pub fn all(
+/// That of `take`, or when they cannot be read; `Overtaken` if that takes longer than the storage keeps what it was.
+pub fn read_all(
     records: &dyn Records,
-    is_wanted: impl Fn(&str) -> bool,
-) -> Result<(Vec<Record>, Revision), RecordsError> {
-    let (mut span, mut at, mut all) = (KeySpan::all(), None, Vec::new());
-    loop {
-        let query = Query { span: span.clone(), limit: RESTORED_AT_ONCE, from_last: false };
-        let reading = records.read(&[query], at)?;
-        let found = reading.found.into_iter().flatten().collect::<Vec<_>>();
-        at = Some(reading.revision);
-        let Some(last) = found.last() else { return Ok((all, reading.revision)) };
-        span.from = format!("{}\0", last.key);
-        all.extend(found.into_iter().filter(|record| is_wanted(&record.key)));
+    mut take: impl FnMut(Vec<Record>) -> Result<(), RecordsError>,
+) -> Result<Revision, RecordsError> {
+    let (large, all) = (KeySpan::prefix(PACKAGES), KeySpan::all());
+    let before = KeySpan { from: all.from, to: large.from.clone() };
+    let after = KeySpan { from: large.to.clone(), to: all.to };
+    let mut at = None;
+    for (mut span, limit) in
+        [(before, RESTORED_AT_ONCE), (large, RESTORED_LARGE_AT_ONCE), (after, RESTORED_AT_ONCE)]
+    {
+        loop {
+            let query = Query { span: span.clone(), limit, from_last: false };
+            let reading = records.read(&[query], at)?;
+            at = Some(reading.revision);
+            let mut found = reading.found.into_iter().flatten().collect::<Vec<_>>();
+            let Some(last) = found.last() else { break };
+            span.from = format!("{}\0", last.key);
+            found.retain(|record| is_copied(&record.key));
+            take(found)?;
+        }
     }
+    Ok(at.unwrap_or_default())
 }

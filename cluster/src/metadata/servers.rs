@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::encoding::{bytes_of, damaged, encode, hexadecimal, padded};
 use super::row::{Row, number, row_of};
 use super::{MemberRow, Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
-use crate::records::{Committed, Condition, KeySpan, LeaseId, Query, RecordChange, RecordsError, Revision};
+use crate::records::{
+    Committed, Condition, KeySpan, LeaseId, Query, RecordChange, Records, RecordsError, Revision,
+};
 use crate::secret::random_bytes;
 
-const CLUSTER: &str = "cluster";
+/// The key of the cluster's identity.
+pub(super) const CLUSTER: &str = "cluster";
 const SECRET: &str = "secret";
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +95,15 @@ impl Metadata {
             transaction.put(CLUSTER, &Cluster { id: id.clone() })?;
             Ok(id)
         })
+    }
+
+    /// Returns whether these records are a cluster's; writes nothing.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn is_of_cluster(records: &dyn Records) -> Result<bool, MetadataError> {
+        let reading = records.read(&[Query::all(KeySpan::one(CLUSTER))], None)?;
+        Ok(reading.found.iter().flatten().next().is_some())
     }
 
     /// Returns the secret that servers prove to each other, and under which they make proofs of sessions, also a lone

@@ -8,7 +8,7 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::embedded::open_file;
-use super::{Event, Record, RecordsError, Revision};
+use super::{Event, KeySpan, Record, RecordsError, Revision};
 
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
 /// `version` of the layout; `revision` of the last commit that it has, 0 for none; `made_ms`, the time of the last change.
@@ -56,23 +56,51 @@ impl RecordsCopy {
         Ok(Self { database })
     }
 
-    /// Replaces everything by these records, which are as of `revision`. On disk at the return, or as before.
+    /// Replaces everything by the records that `read` passes on, some at a time, and returns the commit as of which they are, which
+    /// `read` returns. On disk at the return, or as before.
     ///
     /// # Errors
-    /// When they cannot be written.
-    pub fn replace(&self, records: &[Record], revision: Revision, now_ms: u64) -> Result<(), RecordsError> {
+    /// That of `read`, or when they cannot be written.
+    pub fn replace(
+        &self,
+        now_ms: u64,
+        read: impl FnOnce(
+            &mut dyn FnMut(Vec<Record>) -> Result<(), RecordsError>,
+        ) -> Result<Revision, RecordsError>,
+    ) -> Result<Revision, RecordsError> {
         let transaction = self.database.begin_write()?;
         transaction.delete_table(RECORDS)?;
+        let revision;
         {
             let mut table = transaction.open_table(RECORDS)?;
-            for record in records {
-                table.insert(record.key.as_str(), record.value.as_slice())?;
-            }
+            revision = read(&mut |some| {
+                for record in some {
+                    table.insert(record.key.as_str(), record.value.as_slice())?;
+                }
+                Ok(())
+            })?;
             let mut format = transaction.open_table(FORMAT)?;
             format.insert("revision", revision.0)?;
             format.insert("made_ms", now_ms)?;
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        Ok(revision)
+    }
+
+    /// Returns the keys and values of these spans; none if the copy was never complete.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn find(&self, spans: &[KeySpan]) -> Result<Vec<(String, Vec<u8>)>, RecordsError> {
+        let records = self.database.begin_read()?.open_table(RECORDS)?;
+        let mut found = Vec::new();
+        for KeySpan { from, to } in spans {
+            for entry in records.range(from.as_str()..to.as_str())? {
+                let (key, value) = entry?;
+                found.push((key.value().to_owned(), value.value().to_vec()));
+            }
+        }
+        Ok(found)
     }
 
     /// Applies commits, in their order. On disk at the return, or as before.
@@ -130,7 +158,7 @@ impl CopiedRecords {
 
 #[cfg(test)]
 mod tests {
-    use super::{CopiedRecords, Event, Record, RecordsCopy, Revision};
+    use super::{CopiedRecords, Event, KeySpan, Record, RecordsCopy, RecordsError, Revision};
 
     fn record(key: &str, value: &[u8]) -> Record {
         Record { key: key.to_owned(), value: value.to_vec(), revision: Revision(1) }
@@ -146,7 +174,19 @@ mod tests {
 
         let copy = RecordsCopy::open(&path).expect("its own file");
         CopiedRecords::read(&path).expect_err("it is open");
-        copy.replace(&[record("a", b"1"), record("b", b"2")], Revision(7), 70).expect("there is room");
+        let replaced = copy.replace(70, |take| {
+            take(vec![record("a", b"1")])?;
+            take(vec![record("b", b"2")])?;
+            Ok(Revision(7))
+        });
+        assert_eq!(replaced, Ok(Revision(7)));
+        let broken = copy.replace(75, |take| {
+            take(vec![record("a", b"9")])?;
+            Err(RecordsError::Overtaken)
+        });
+        assert_eq!(broken, Err(RecordsError::Overtaken), "and the copy is as it was");
+        let found = copy.find(&[KeySpan::one("a"), KeySpan::prefix("x")]);
+        assert_eq!(found, Ok(vec![("a".to_owned(), b"1".to_vec())]));
         let change = |key: &str, value: Option<&[u8]>| (key.to_owned(), value.map(<[u8]>::to_vec));
         let commits = [
             Event { revision: Revision(8), changes: vec![change("a", None), change("c", Some(b"3"))] },
@@ -162,7 +202,8 @@ mod tests {
         assert_eq!(copied.records, pairs(&[("b", b"2"), ("c", b"4")]));
 
         let copy = RecordsCopy::open(&path).expect("its own file");
-        copy.replace(&[record("d", b"5")], Revision(3), 100).expect("there is room");
+        let replaced = copy.replace(100, |take| take(vec![record("d", b"5")]).map(|()| Revision(3)));
+        assert_eq!(replaced, Ok(Revision(3)));
         drop(copy);
         let copied = CopiedRecords::read(&path).expect("it is complete");
         assert_eq!((copied.revision, copied.records), (Revision(3), pairs(&[("d", b"5")])));

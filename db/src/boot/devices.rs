@@ -18,14 +18,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use builder::Toolchain;
-use cluster::metadata::{Metadata, MetadataError, ServerRun};
+use cluster::metadata::{Metadata, ServerRun};
 use cluster::peer::ClusterSecret;
 use disk::settle_file;
 #[cfg(feature = "dpdk")]
 use net::dpdk::{self, DpdkConfig, Role};
 use net::{HostPort, Listener, Port, UdpConfig};
 
-use super::{BootError, Server};
+use super::{BootError, Server, identity};
 use crate::clock::Clock;
 use crate::config::{Config, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits};
 use crate::control_plane::migrations::Migrations;
@@ -183,7 +183,10 @@ fn open_metadata(config: &Config) -> Result<Metadata, BootError> {
             Metadata::open(&path)
         }
         MetadataPlace::Etcd(address) => {
-            Etcd::open(address).map_err(MetadataError::from).and_then(|etcd| Metadata::over(Box::new(etcd)))
+            let etcd =
+                Etcd::open(address).map_err(|error| BootError::new("cannot open the metadata", error))?;
+            identity::check_cluster(&config.data_directory, &etcd, address)?;
+            Metadata::over(Box::new(etcd))
         }
     };
     opened.map_err(|error| BootError::new("cannot open the metadata", error))

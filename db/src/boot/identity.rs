@@ -3,12 +3,14 @@
 //! The file `server.id` holds the cluster's identifier and the number. One process uses a directory at a time: it
 //! locks `server.lock` while it runs.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
 use cluster::metadata::{Metadata, ServerRun};
+use cluster::records::Records;
 
 use super::BootError;
 use crate::config::Config;
@@ -50,7 +52,7 @@ impl Identity {
     /// # Errors
     /// If another process uses the directory, it belongs to another cluster, or files or metadata fail.
     fn open(directory: &Path, metadata: &Metadata) -> Result<Self, BootError> {
-        let failed = |error: &dyn std::fmt::Display| BootError::new("cannot identify this server", error);
+        let failed = |error: &dyn fmt::Display| BootError::new("cannot identify this server", error);
         let lock = File::create(directory.join(LOCK_FILE)).map_err(|error| failed(&error))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => failed(&"another server has this data directory open"),
@@ -83,7 +85,7 @@ impl Identity {
         reached: SocketAddr,
         has_disk: bool,
     ) -> Result<ServerRun, BootError> {
-        let failed = |error: &dyn std::fmt::Display| BootError::new("cannot join the cluster", error);
+        let failed = |error: &dyn fmt::Display| BootError::new("cannot join the cluster", error);
         if reached.ip().is_unspecified() {
             let text = format!("other servers cannot reach {reached}: name an address with --advertise");
             return Err(failed(&text));
@@ -99,6 +101,28 @@ impl Identity {
         }
         Ok(run)
     }
+}
+
+/// Refuses records that no cluster has, if the data directory is of a server of one. Nothing may be written to them: they may be those
+/// of a new etcd, to which the cluster's are to be restored.
+///
+/// # Errors
+/// As said, or if the records cannot be read.
+pub(super) fn check_cluster(
+    directory: &Path,
+    records: &dyn Records,
+    place: &dyn fmt::Display,
+) -> Result<(), BootError> {
+    let path = directory.join(ID_FILE);
+    let failed = |error: &dyn fmt::Display| BootError::new("cannot identify this server", error);
+    if !path.exists() || Metadata::is_of_cluster(records).map_err(|error| failed(&error))? {
+        return Ok(());
+    }
+    Err(failed(&format!(
+        "{} is of a cluster that has no metadata at {place}: if its etcd was lost, restore the metadata there with \
+         --restore-metadata; otherwise start with the cluster's --metadata, or with another data directory",
+        path.display()
+    )))
 }
 
 /// Returns the address at which other servers reach this one: the advertised one, or the listener's. Port 0 in an
@@ -133,7 +157,22 @@ fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use cluster::metadata::Metadata;
 
-    use super::Identity;
+    use super::{Identity, check_cluster};
+
+    #[test]
+    fn a_server_of_a_cluster_writes_nothing_to_metadata_that_no_cluster_has() {
+        let [directory, files] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let metadata = |name: &str| Metadata::open(&files.path().join(name)).expect("a fresh file");
+        let (cluster, empty) = (metadata("one.redb"), metadata("empty.redb"));
+        let check =
+            |metadata: &Metadata| check_cluster(directory.path(), metadata.records(), &"etcd://there/test");
+        check(&empty).expect("a fresh directory may found a cluster");
+        Identity::open(directory.path(), &cluster).expect("a fresh directory");
+        check(&cluster).expect("its own");
+        let refused = check(&empty).expect_err("they may be of a new etcd").to_string();
+        assert!(refused.contains("etcd://there/test") && refused.contains("--restore-metadata"), "{refused}");
+        assert_eq!(Metadata::is_of_cluster(empty.records()), Ok(false));
+    }
 
     #[test]
     fn a_directory_is_one_server_of_one_cluster() {

@@ -31,6 +31,9 @@ pub const METADATA_COPY_REST_MS: u64 = 200;
 /// Delay before a server begins its copy anew, in milliseconds.
 pub const METADATA_COPY_RETRY_MS: u64 = 5_000;
 
+/// Time without a complete copy after which a server says so, in milliseconds.
+pub const METADATA_COPY_WARN_MS: u64 = 60_000;
+
 /// Time for which the source of a move keeps what has moved in its log because its copy of the metadata does not have the move's
 /// end yet, in milliseconds: several attempts to begin the copy anew.
 pub const METADATA_COPY_PATIENCE_MS: u64 = 30_000;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use control::{Placement, TableOptions};
 
 use super::SECRET;
-use crate::metadata::restoration::{age_of, all, is_copied, restore};
+use crate::metadata::restoration::{marks, newness_of, read_all, restore, why_not_later};
 use crate::metadata::{Metadata, MetadataError, ServerRow, ServerRun, upgrade};
 use crate::records::{CopiedRecords, Embedded, RecordChange, Records, RecordsError};
 
@@ -15,8 +15,12 @@ fn empty(path: &Path) -> Embedded {
 }
 
 fn copy_of(metadata: &Metadata) -> CopiedRecords {
-    let (records, revision) = all(metadata.records(), is_copied).expect("they are read");
-    let records = records.into_iter().map(|record| (record.key, record.value)).collect();
+    let mut records = Vec::new();
+    let revision = read_all(metadata.records(), |some| {
+        records.extend(some.into_iter().map(|record| (record.key, record.value)));
+        Ok(())
+    });
+    let revision = revision.expect("they are read");
     CopiedRecords { revision, made_ms: 0, records }
 }
 
@@ -33,7 +37,8 @@ fn restored_metadata_is_what_was_copied_and_gives_out_later_numbers() {
     let tables: Vec<u32> = names()
         .map(|name| metadata.table_create(ann, &name, TableOptions::default()).expect("room"))
         .collect();
-    let package = vec![7; 300_000];
+    // More pieces than are read at once.
+    let package = vec![7; 5_000_000];
     metadata.extension_install(ann, "tao", Placement::Current, 5, &package).expect("room");
     let version = metadata.reserve_versions().expect("room");
     assert_eq!(metadata.log_start(1, 0), Ok(Some(1)));
@@ -70,7 +75,7 @@ fn restored_metadata_is_what_was_copied_and_gives_out_later_numbers() {
 
     let later = copy_of(&restored);
     assert!(
-        age_of(&later).expect("a number") > age_of(&copy).expect("a number"),
+        newness_of(&later).expect("a number") > newness_of(&copy).expect("a number"),
         "also where numbers of commits begin anew"
     );
     let taken = restore(restored.records(), &copy);
@@ -98,4 +103,29 @@ fn a_restoration_that_was_interrupted_lets_no_server_start_and_can_be_begun_anew
     let restored = Metadata::open(&new).expect("the file");
     assert_eq!(restored.tenants(), metadata.tenants());
     assert_eq!(restored.tenant_find("eve"), Ok(None));
+}
+
+#[test]
+fn older_metadata_and_that_of_another_cluster_are_no_later_state_of_a_copy() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let marks_of = |metadata: &Metadata| {
+        let marked = |key: &str| marks().iter().any(|span| span.holds(key));
+        let records = copy_of(metadata).records.into_iter();
+        records.filter(|(key, _)| marked(key)).collect::<Vec<_>>()
+    };
+    let why = |copied: &[_], now: &[_]| why_not_later(copied, now).expect("whole records");
+    let metadata = Metadata::open(&directory.path().join("one")).expect("a fresh file");
+    metadata.cluster_id().expect("it is drawn");
+    let first = marks_of(&metadata);
+    metadata.tenant_create("ann", SECRET).expect("room");
+    assert_eq!(metadata.log_start(1, 0), Ok(Some(1)));
+    let second = marks_of(&metadata);
+    assert_eq!(why(&first, &second), None);
+    assert_eq!(why(&second, &second), None);
+    assert_eq!(why(&[], &second), None);
+    assert!(why(&second, &first).expect("a reason").contains("counters/"));
+    assert!(why(&second, &[]).expect("a reason").contains("another cluster"));
+    let other = Metadata::open(&directory.path().join("other")).expect("a fresh file");
+    other.cluster_id().expect("it is drawn");
+    assert!(why(&first, &marks_of(&other)).expect("a reason").contains("another cluster"));
 }

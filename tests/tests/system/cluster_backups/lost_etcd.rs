@@ -5,6 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Durability, MigrationMode, TableOptions, TabletEntry};
+use cluster::metadata::restoration;
+use cluster::records::{CopiedRecords, Revision};
+use db::config::{MetadataPlace, parse_metadata_place};
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
 use tests::etcd::Etcd;
@@ -19,14 +22,35 @@ use crate::cluster_durability::Tireless;
 
 const SHIFT: &str = include_str!("../cluster_tagged/shift.rs");
 
-/// Waits until each server's copy has a change that was made behind this one, and they agree.
-fn await_copies(servers: &[Server], before: u64) -> u64 {
+/// What copies are to have of an etcd: as of which commit, and the last commit of a record of these.
+fn contents(etcd: &Etcd) -> Option<(CopiedRecords, Revision)> {
+    let Ok(MetadataPlace::Etcd(address)) = parse_metadata_place(&etcd.metadata()) else {
+        panic!("it is an etcd")
+    };
+    let (mut records, mut last) = (Vec::new(), Revision(0));
+    let revision = restoration::read_all(&db::etcd::Etcd::open(&address).ok()?, |some| {
+        last = some.iter().map(|record| record.revision).fold(last, Revision::max);
+        records.extend(some.into_iter().map(|record| (record.key, record.value)));
+        Ok(())
+    });
+    Some((CopiedRecords { revision: revision.ok()?, made_ms: 0, records }, last))
+}
+
+/// Waits until each server's copy has the last commit that etcd has; returns what etcd has.
+fn await_copies(cluster: &Cluster) -> CopiedRecords {
     comes("copies of the metadata", || {
-        let copied: Option<Vec<u64>> =
-            servers.iter().map(|server| figure(server, "metadata_copied")).collect();
-        let copied = copied?;
-        copied.iter().all(|it| *it > before && *it == copied[0]).then_some(copied[0])
+        let (contents, last) = contents(&cluster.etcd)?;
+        let mut copied = cluster.servers.iter().map(|server| figure(server, "metadata_copied"));
+        copied.all(|copied| copied.is_some_and(|copied| copied >= last.0)).then_some(contents)
     })
+}
+
+/// Checks that the copy of a server that has ended is what etcd had, unless it has later changes.
+fn check_copy(server: &Server, expected: &CopiedRecords) {
+    let copied = CopiedRecords::read(&server.directory().join("metadata.copy")).expect("it is complete");
+    let is_later = copied.revision > expected.revision;
+    println!("a copy as of {:?}, etcd as of {:?}", copied.revision, expected.revision);
+    assert!(is_later || copied.records == expected.records, "{copied:?}, and not {expected:?}");
 }
 
 /// Restores the metadata from the copies of all servers; what the command said, and whether it worked.
@@ -59,9 +83,8 @@ fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
     let (mut user, mut known) = (Tireless::new(&cluster, &tenant, table), Known::new());
     write(&mut user, &mut random, &mut known, 1_000);
     install_source(&mut cluster.servers[0].client(&tenant), "shift", SHIFT).expect("an extension");
-    let before = await_copies(&cluster.servers, 0);
     let other = cluster.servers[1].tenant("other");
-    await_copies(&cluster.servers, before);
+    let expected = await_copies(&cluster);
 
     cluster.etcd = Etcd::start();
     // What is written while etcd is away counts as well, as long as the leases last.
@@ -69,8 +92,15 @@ fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
     let (is_restored, said) = restore(&cluster);
     assert!(!is_restored && said.contains("another server has"), "servers have their copies: {said}");
     cluster.servers.iter_mut().for_each(Server::kill);
+    cluster.servers.iter().for_each(|server| check_copy(server, &expected));
+    let mut early = Command::new(binary("splinter-server"));
+    early.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--segment", "1MiB"]);
+    early.args(["--metadata", &cluster.etcd.metadata(), "--data"]);
+    let output = early.arg(cluster.servers[0].directory()).output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("--restore-metadata"), "{said}");
     let (is_restored, said) = restore(&cluster);
-    assert!(is_restored && said.contains("restored"), "{said}");
+    assert!(is_restored && said.contains("restored"), "nothing was written to the new etcd: {said}");
     let (is_restored, said) = restore(&cluster);
     assert!(!is_restored && said.contains("already"), "{said}");
     restart_all(&mut cluster);
