@@ -8,6 +8,7 @@ use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
 use control::{Durability, MigrationMode};
 use db::control_plane::ownership::{Due, due, map_of};
+use db::limits::{CLUSTER_RETRY_MS, REGISTRATION_KEEP_MS};
 use db::tablet::{PartsChange, Range, overlap, subtract, unite};
 use db::tenant::account::Accounts;
 use store::{HashRange, Table};
@@ -15,13 +16,13 @@ use wire::TabletMap;
 
 use super::log::Durable;
 use super::starting::first_view;
-use super::{Event, Member, Place, World, server_address};
+use super::{Event, LEASES_PACE, Member, Place, World, server_address};
 use crate::mover::{Machine, Moving};
 use crate::node::{Node, Owning, TABLE, TENANT, new_store};
 
 /// How often a server says that it is there, and after what it tries again.
-const KEEP_US: u64 = 100_000;
-const KEEP_AGAIN_US: u64 = 20_000;
+const KEEP_US: u64 = REGISTRATION_KEEP_MS * 1_000 / LEASES_PACE;
+const KEEP_AGAIN_US: u64 = CLUSTER_RETRY_MS * 1_000 / LEASES_PACE;
 /// How often the coordinator looks who is there, and what is to be done.
 const COORDINATE_US: u64 = 20_000;
 /// How often the others do, times the servers that there are.

@@ -43,7 +43,7 @@ use crate::memory_records::{Fault as Failing, MemoryRecords};
 use crate::mover::Moving;
 use crate::node::{Node, TABLE};
 
-/// By how much faster leases are counted than everything else: their ten seconds are 400 ms here.
+/// By how much faster leases are counted than everything else: their three seconds are 120 ms here.
 pub const LEASES_PACE: u64 = 25;
 
 /// How often it is looked whether all is quiet.
