@@ -45,13 +45,14 @@ pub fn register(
         let mut registration = Registration::new(row.clone());
         let mut was_held = false;
         while !ended.load(Ordering::Relaxed) {
-            let renewed = |held| control.hold(Some(held));
-            let wait_ms = match registration.keep(&control.metadata, control.views.settled(), renewed) {
+            let (begun, renewed) = (Instant::now(), |held| control.hold(Some(held)));
+            let wait = match registration.keep(&control.metadata, control.views.settled(), renewed) {
                 Ok(kept) => {
                     if kept == Kept::Anew {
                         tracing::info!(server = row.id, tcp = %row.tcp, "registered in the cluster");
                     }
-                    REGISTRATION_KEEP_MS
+                    // The next renewal is due a period after this one was begun.
+                    Duration::from_millis(REGISTRATION_KEEP_MS).saturating_sub(begun.elapsed())
                 }
                 Err(error) => {
                     if error == MetadataError::NotFound {
@@ -61,7 +62,7 @@ pub fn register(
                         let text = "a server with this number started later: is its data directory a copy?";
                         tracing::warn!(server = row.id, text);
                     }
-                    CLUSTER_RETRY_MS
+                    Duration::from_millis(CLUSTER_RETRY_MS)
                 }
             };
             control.hold(registration.held());
@@ -70,7 +71,7 @@ pub fn register(
                 tracing::warn!(server = row.id, "lease expired: other servers may consider this one gone");
             }
             was_held = is_held;
-            thread::park_timeout(Duration::from_millis(wait_ms));
+            thread::park_timeout(wait);
         }
         control.hold(None);
         let run = ServerRun { server: row.id, start: row.start };

@@ -15,7 +15,8 @@ pub const VERSIONS_LOOK_MS: u64 = 60_000;
 /// milliseconds.
 pub const COORDINATION_LOOK_MS: u64 = 250;
 
-/// Interval at which a server renews its registration, in milliseconds.
+/// Interval at which a server begins to renew its registration, in milliseconds: one that takes longer is followed by the next at
+/// once.
 pub const REGISTRATION_KEEP_MS: u64 = 750;
 
 /// Time after the end of the lease for which workers serve hashes that others may come to own, in milliseconds: they
@@ -119,10 +120,13 @@ const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(LOG_PARTS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(METADATA_COPY_PATIENCE_MS > 5 * METADATA_COPY_RETRY_MS);
-// One attempt may be lost, and the next one is answered.
-const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_ATTEMPT_MS + ETCD_LOOK_MS < REGISTRATION_TTL_MS);
-// Behind an outage of etcd all register again before any of them is considered gone.
-const _: () = assert!(CLUSTER_RETRY_MS + ETCD_ATTEMPT_MS + PRESENCE_LOOK_MS_MAX < GONE_AFTER_MS);
+// A lease counts from the beginning of a renewal. A period later the first attempt of the next one may be lost; a look later the
+// second is answered before the lease ends, though it takes as long as an attempt may.
+const _: () = assert!(REGISTRATION_KEEP_MS + 2 * ETCD_ATTEMPT_MS + ETCD_LOOK_MS < REGISTRATION_TTL_MS);
+// Behind an outage of etcd it is seen at the next look, and all register again at their next try, in an attempt each, before any of
+// them is considered gone.
+const _: () =
+    assert!(ETCD_LOOK_MS + CLUSTER_RETRY_MS + ETCD_ATTEMPT_MS + PRESENCE_LOOK_MS_MAX < GONE_AFTER_MS);
 const _: () = assert!(2 * FENCE_AFTER_MS < GONE_AFTER_MS);
 
 /// Additional time that a worker waits for the answer, in microseconds: needed only if the thread `remote` is delayed.
