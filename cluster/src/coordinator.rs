@@ -43,13 +43,16 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
 }
 
 /// Returns a merge of two tablets of a table that has so many that recoveries and moves would soon be refused more: of neighbours
-/// with one owner those that are least together. While something moves, nothing is merged.
+/// with one owner, which lost their objects at the same time or never, those that are least together. While something moves, nothing
+/// is merged.
 fn merge(snapshot: &Snapshot, row: &TabletsRow) -> Option<CoordinatorStep> {
     let is_moving = snapshot.migrations.iter().any(|migration| migration.table == row.table);
     if row.is_tagged || is_moving || row.tablets.len() <= TABLETS_PER_TABLE_MAX / 2 {
         return None;
     }
-    let pairs = row.tablets.windows(2).filter(|pair| pair[0].server == pair[1].server);
+    let are_alike =
+        |pair: &&[Tablet]| (pair[0].server, pair[0].emptied_ms) == (pair[1].server, pair[1].emptied_ms);
+    let pairs = row.tablets.windows(2).filter(are_alike);
     let least = pairs.min_by_key(|pair| steps_of(pair[0].hashes) + steps_of(pair[1].hashes))?;
     Some(CoordinatorStep::Merge { table: (row.tenant, row.table), at: least[1].hashes.first() })
 }
