@@ -108,6 +108,10 @@ fn servers_that_die_and_stand_still_in_turns_lose_nothing_and_do_nothing_twice()
             let (history, tally) = cluster.run(&mut random, rounds(20, 150), troubles, false);
             tell(&history, tally);
             assert!(judge(&history) && history.len() > 100);
+            assert!(
+                tally.migrations > 0 && tally.deaths > 0 && tally.standstills > 0,
+                "something moved, and servers died and stood still: {tally:?}"
+            );
         }
         drop(stopping);
         for worker in workers {

@@ -10,9 +10,9 @@ use super::town::Tally;
 
 /// From the return of one to the next absence.
 const BETWEEN_MS: std::ops::Range<u64> = 500..4_000;
-/// One absence of two is as short as that: nobody has taken anything over.
+/// One absence of two is as short as that: who stands still keeps its lease; others may begin to recover what a killed one has.
 const SHORT_MS: std::ops::Range<u64> = 0..1_500;
-/// The others are as long as that: those who stand still have been replaced.
+/// The others are as long as that: who stands still for more than six seconds, its lease and as long again, has been replaced.
 const LONG_MS: std::ops::Range<u64> = 3_000..18_000;
 
 struct Absence {
