@@ -158,7 +158,15 @@ impl CopiedRecords {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
     use super::{CopiedRecords, Event, KeySpan, Record, RecordsCopy, RecordsError, Revision};
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).expect("the file").permissions().mode() & 0o777
+    }
 
     fn record(key: &str, value: &[u8]) -> Record {
         Record { key: key.to_owned(), value: value.to_vec(), revision: Revision(1) }
@@ -193,6 +201,7 @@ mod tests {
             Event { revision: Revision(9), changes: vec![change("c", Some(b"4"))] },
         ];
         copy.apply(&commits, 90).expect("there is room");
+        assert_eq!(mode_of(&path), 0o600);
         drop(copy);
         let pairs = |pairs: &[(&str, &[u8])]| -> Vec<(String, Vec<u8>)> {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect()
@@ -201,7 +210,9 @@ mod tests {
         assert_eq!((copied.revision, copied.made_ms), (Revision(9), 90));
         assert_eq!(copied.records, pairs(&[("b", b"2"), ("c", b"4")]));
 
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("its own file");
         let copy = RecordsCopy::open(&path).expect("its own file");
+        assert_eq!(mode_of(&path), 0o600, "also of one that somebody has copied");
         let replaced = copy.replace(100, |take| take(vec![record("d", b"5")]).map(|()| Revision(3)));
         assert_eq!(replaced, Ok(Revision(3)));
         drop(copy);

@@ -74,8 +74,7 @@ pub(super) fn open_file(path: &Path) -> Result<Database, DatabaseError> {
             fs::remove_file(&new).map_err(StorageError::Io)?;
         }
         drop(Builder::new().create(&new)?);
-        // Hashes of secrets are in it.
-        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(StorageError::Io)?;
+        keep_private(&new)?;
         // Not in place of one that another server has made meanwhile. Some file systems have no second names.
         match fs::hard_link(&new, path) {
             Ok(()) => fs::remove_file(&new),
@@ -86,7 +85,17 @@ pub(super) fn open_file(path: &Path) -> Result<Database, DatabaseError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(StorageError::Io)?;
     }
+    keep_private(path)?;
     Builder::new().create(path)
+}
+
+/// Lets nobody but the owner read a file, which has hashes of secrets: also one that was copied here, or made by an older release.
+fn keep_private(path: &Path) -> Result<(), DatabaseError> {
+    let mode = fs::metadata(path).map_err(StorageError::Io)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(StorageError::Io)?;
+    }
+    Ok(())
 }
 
 impl Embedded {
