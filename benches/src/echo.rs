@@ -3,9 +3,12 @@
 //! One thread answers, one asks, one frame at a time, both spinning: over sockets of kernel UDP, or over the rings of
 //! shared memory that the server's port has. Nothing is decoded and nothing is looked up. What a get takes longer than
 //! this is what the server and the client library cost.
+//!
+//! With `--asleep` both sleep in the kernel over a TCP stream, as a server's log and its backups do: the floor under what
+//! these add.
 
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -36,6 +39,9 @@ pub struct EchoSettings {
     /// Transport of frames.
     #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
+    /// Sleep until something comes, over TCP in place of the transport.
+    #[arg(long)]
+    pub asleep: bool,
     /// Bytes of a frame to the server side.
     #[arg(long, default_value_t = GET_FRAME_BYTES + 30)]
     pub request_bytes: usize,
@@ -83,6 +89,10 @@ trait Asking {
 /// Runs the echo to its end.
 pub fn run(settings: &EchoSettings) -> Result<Figures, String> {
     let largest = settings.request_bytes.max(settings.reply_bytes);
+    if settings.asleep {
+        let (answering, asking) = tcp_pair(settings)?;
+        return between(answering, asking, settings);
+    }
     match settings.transport {
         TransportOption::Udp => {
             let (answering, asking) = udp_pair(largest)?;
@@ -191,6 +201,49 @@ impl Asking for UdpEnd {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// The end of a stream, on which reads block, and room for what arrives.
+struct TcpEnd {
+    stream: TcpStream,
+    arrived: Box<[u8]>,
+}
+
+/// Both ends of a stream.
+fn tcp_pair(settings: &EchoSettings) -> Result<(TcpEnd, TcpEnd), String> {
+    let both = || -> io::Result<(TcpEnd, TcpEnd)> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let asking = TcpStream::connect(listener.local_addr()?)?;
+        let (answering, _) = listener.accept()?;
+        for stream in [&asking, &answering] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+        }
+        let end = |stream, bytes: usize| TcpEnd { stream, arrived: vec![0; bytes].into() };
+        Ok((end(answering, settings.request_bytes), end(asking, settings.reply_bytes)))
+    };
+    both().map_err(|error| format!("cannot open the echo's stream: {error}"))
+}
+
+impl Answering for TcpEnd {
+    fn turn(&mut self, reply: &[u8]) -> Result<(), String> {
+        match self.stream.read_exact(&mut self.arrived) {
+            Ok(()) => self.stream.write_all(reply).map_err(|error| error.to_string()),
+            // Nobody asks any more.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Asking for TcpEnd {
+    fn send(&mut self, request: &[u8]) -> Result<(), String> {
+        self.stream.write_all(request).map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self) -> Result<bool, String> {
+        self.stream.read_exact(&mut self.arrived).map_err(|error| error.to_string())?;
+        Ok(true)
     }
 }
 
@@ -311,7 +364,16 @@ mod tests {
 
     fn settings(transport: TransportOption, request_bytes: usize) -> EchoSettings {
         let (warmup, seconds) = (0.0, 0.05);
-        EchoSettings { server_cpu: 0, cpu: 0, transport, request_bytes, reply_bytes: 164, warmup, seconds }
+        EchoSettings {
+            asleep: false,
+            server_cpu: 0,
+            cpu: 0,
+            transport,
+            request_bytes,
+            reply_bytes: 164,
+            warmup,
+            seconds,
+        }
     }
 
     #[test]
