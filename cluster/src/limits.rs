@@ -108,7 +108,17 @@ pub const REGISTRATION_TTL_MS: u64 = 3_000;
 
 /// Time without a registration after which others declare a server gone, in milliseconds: after a long absence of etcd
 /// every server registers again in less.
-pub const GONE_AFTER_MS: u64 = 3_000;
+pub const GONE_AFTER_MS: u64 = 5_000;
+
+/// The same if etcd was in sight before, in milliseconds: then the server has let its lease end, or is cut off. By then its workers
+/// serve nothing any more.
+pub const GONE_IN_SIGHT_MS: u64 = 1_000;
+
+/// Time for which etcd has answered before a registration is missing, if it was in sight, in milliseconds: longer than a lease.
+pub const IN_SIGHT_MS: u64 = 5_000;
+
+const _: () =
+    assert!(IN_SIGHT_MS > REGISTRATION_TTL_MS + PRESENCE_LOOK_MS_MAX && GONE_IN_SIGHT_MS < GONE_AFTER_MS);
 
 /// Time of a look at the registrations, in milliseconds, after which it counts as one that etcd did not answer.
 pub const PRESENCE_LOOK_MS_MAX: u64 = 1_000;

@@ -1,23 +1,26 @@
 //! The servers that count as gone: their objects are lost and their claims void.
 //!
-//! A restarted server is a new one at once, and one whose process has ended is gone at once. A server without a registration may still be there: after a long outage of
-//! etcd all leases have expired, and every server registers again within a moment. So it counts as gone after its
-//! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer, or not soon, restarts that
-//! time.
+//! A restarted server is a new one at once, and one whose process has ended is gone at once. A server without a registration may
+//! still be there: after a long outage of etcd all leases have expired, and every server registers again within a moment. So it
+//! counts as gone after its registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer, or not
+//! soon, restarts that time. If etcd answered every check for longer than the life of a lease before, the server has not renewed its
+//! own, and [`GONE_IN_SIGHT_MS`] are enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::metadata::ServerRun;
-use crate::limits::GONE_AFTER_MS;
+use crate::limits::{GONE_AFTER_MS, GONE_IN_SIGHT_MS, IN_SIGHT_MS};
 
 /// The servers seen as present or gone.
 #[derive(Clone, Debug, Default)]
 pub struct Presence {
     /// The last start of each server.
     runs: BTreeMap<u32, u32>,
-    /// The time since which a server's registration is missing.
-    missing: BTreeMap<u32, Instant>,
+    /// The time since which a server's registration is missing, and whether etcd was in sight before.
+    missing: BTreeMap<u32, (Instant, bool)>,
+    /// The time since which etcd has answered every check.
+    answered_since: Option<Instant>,
     /// Starts whose processes have ended.
     ended: BTreeSet<ServerRun>,
 }
@@ -27,8 +30,10 @@ impl Presence {
     pub fn see(&mut self, members: &[ServerRun], registered: &BTreeSet<u32>, now: Instant) {
         self.runs = members.iter().map(|run| (run.server, run.start)).collect();
         self.missing.retain(|server, _| !registered.contains(server));
+        let since = *self.answered_since.get_or_insert(now);
+        let is_in_sight = now.saturating_duration_since(since) >= Duration::from_millis(IN_SIGHT_MS);
         for run in members.iter().filter(|run| !registered.contains(&run.server)) {
-            self.missing.entry(run.server).or_insert(now);
+            self.missing.entry(run.server).or_insert((now, is_in_sight));
         }
     }
 
@@ -40,14 +45,16 @@ impl Presence {
     /// Restarts all absence times, because the registrations are unknown at present.
     pub fn lose_sight(&mut self) {
         self.missing.clear();
+        self.answered_since = None;
     }
 
     /// Returns whether a server is gone; false for an unknown server.
     #[must_use]
     pub fn is_gone(&self, run: ServerRun, now: Instant) -> bool {
         let Some(start) = self.runs.get(&run.server) else { return false };
-        let is_missing = self.missing.get(&run.server).is_some_and(|since| {
-            now.saturating_duration_since(*since) >= Duration::from_millis(GONE_AFTER_MS)
+        let is_missing = self.missing.get(&run.server).is_some_and(|(since, is_in_sight)| {
+            let after = if *is_in_sight { GONE_IN_SIGHT_MS } else { GONE_AFTER_MS };
+            now.saturating_duration_since(*since) >= Duration::from_millis(after)
         });
         *start > run.start || is_missing || self.ended.contains(&run)
     }
@@ -55,7 +62,7 @@ impl Presence {
     /// Returns for how long a server's registration has been missing; `None` if it is there, or nobody has looked.
     #[must_use]
     pub fn missing_for(&self, server: u32, now: Instant) -> Option<Duration> {
-        self.missing.get(&server).map(|since| now.saturating_duration_since(*since))
+        self.missing.get(&server).map(|(since, _)| now.saturating_duration_since(*since))
     }
 
     /// Returns the servers that are not gone.
@@ -72,7 +79,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::Presence;
-    use crate::limits::GONE_AFTER_MS;
+    use crate::limits::{GONE_AFTER_MS, GONE_IN_SIGHT_MS, IN_SIGHT_MS};
     use crate::metadata::ServerRun;
 
     const ONE: ServerRun = ServerRun { server: 1, start: 1 };
@@ -99,6 +106,18 @@ mod tests {
         assert!(!presence.is_gone(OTHER, now + 4 * long - moment), "etcd was away as well");
         assert!(presence.is_gone(OTHER, now + 4 * long));
         assert_eq!(presence.there(now + 4 * long), [ONE]);
+    }
+
+    #[test]
+    fn who_lets_its_lease_end_while_etcd_answers_is_gone_soon() {
+        let (mut presence, now) = (Presence::default(), Instant::now());
+        let [sight, soon] = [IN_SIGHT_MS, GONE_IN_SIGHT_MS].map(Duration::from_millis);
+        presence.see(&[ONE, OTHER], &BTreeSet::from([1, 2]), now);
+        presence.see(&[ONE, OTHER], &BTreeSet::from([1]), now + sight);
+        assert!(!presence.is_gone(OTHER, now + sight) && presence.is_gone(OTHER, now + sight + soon));
+        presence.lose_sight();
+        presence.see(&[ONE, OTHER], &BTreeSet::from([1]), now + 2 * sight);
+        assert!(!presence.is_gone(OTHER, now + 2 * sight + soon), "etcd was away as well");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Limits of a server's waits for its cluster, of its requests to etcd, and of invocations' reads at other servers.
 
 use cluster::limits::{
-    GONE_AFTER_MS, GRANTS_SWEPT_AT_ONCE, LOG_PARTS_CHANGED_AT_ONCE, PRESENCE_LOOK_MS_MAX,
+    GONE_AFTER_MS, GONE_IN_SIGHT_MS, GRANTS_SWEPT_AT_ONCE, LOG_PARTS_CHANGED_AT_ONCE, PRESENCE_LOOK_MS_MAX,
     REGISTRATION_TTL_MS, REMOTE_BATCH_BYTES, REMOTE_BATCH_READS, REMOTE_READ_US_MAX, TABLETS_CHANGED_AT_ONCE,
 };
 
@@ -20,8 +20,8 @@ pub const COORDINATION_LOOK_MS: u64 = 250;
 pub const REGISTRATION_KEEP_MS: u64 = 750;
 
 /// Time after the end of the lease for which workers serve hashes that others may come to own, in milliseconds: they
-/// are made to leave in less. The rest of [`GONE_AFTER_MS`] covers a slow clock and a batch being served.
-pub const FENCE_AFTER_MS: u64 = 1_000;
+/// are made to leave in less. The rest of [`GONE_IN_SIGHT_MS`] covers a slow clock and a batch being served.
+pub const FENCE_AFTER_MS: u64 = 500;
 
 /// Delay before a server retries to register, or to follow the metadata, in milliseconds.
 pub const CLUSTER_RETRY_MS: u64 = 500;
@@ -127,7 +127,7 @@ const _: () = assert!(REGISTRATION_KEEP_MS + 2 * ETCD_ATTEMPT_MS + ETCD_LOOK_MS 
 // them is considered gone.
 const _: () =
     assert!(ETCD_LOOK_MS + CLUSTER_RETRY_MS + ETCD_ATTEMPT_MS + PRESENCE_LOOK_MS_MAX < GONE_AFTER_MS);
-const _: () = assert!(2 * FENCE_AFTER_MS < GONE_AFTER_MS);
+const _: () = assert!(2 * FENCE_AFTER_MS <= GONE_IN_SIGHT_MS);
 
 /// Additional time that a worker waits for the answer, in microseconds: needed only if the thread `remote` is delayed.
 pub const REMOTE_READ_SLACK_US: u64 = 250_000;
