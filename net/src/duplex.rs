@@ -27,6 +27,8 @@ pub struct Duplex {
     inbound: Vec<u8>,
     taken: usize,
     filled: usize,
+    /// Whether the kernel had no more when it was last asked.
+    is_drained: bool,
     /// The time by which the record that has begun to arrive must be complete.
     inbound_due: Option<Instant>,
     /// Bytes that the kernel has not taken yet, from `sent` on.
@@ -52,6 +54,7 @@ impl Duplex {
             inbound: Vec::new(),
             taken: 0,
             filled: 0,
+            is_drained: false,
             inbound_due: None,
             outbound: Vec::new(),
             sent: 0,
@@ -115,6 +118,17 @@ impl Duplex {
         self.outbound.extend_from_slice(&head[from_head..]);
         self.outbound.extend_from_slice(&body[written - from_head..]);
         self.flush()
+    }
+
+    /// Keeps a record for the next [`Duplex::flush`]: several short ones leave together.
+    ///
+    /// # Panics
+    /// As [`Duplex::send`].
+    pub fn queue(&mut self, head: &[u8], body: &[u8]) {
+        let length = head.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + LENGTH_BYTES);
+        assert_eq!(length, Some(head.len() + body.len()), "a record begins with its length");
+        self.outbound.extend_from_slice(head);
+        self.outbound.extend_from_slice(body);
     }
 
     /// Passes waiting bytes to the kernel, as many as it takes.
@@ -184,6 +198,13 @@ impl Duplex {
 
     /// Reads arrived bytes; returns false if there are none.
     fn read(&mut self) -> Result<bool, StreamError> {
+        if std::mem::take(&mut self.is_drained) {
+            // What has come since wakes whoever sleeps over the stream.
+            if self.filled > self.taken {
+                in_time(&mut self.inbound_due, self.record_timeout)?;
+            }
+            return Ok(false);
+        }
         if self.taken > 0 {
             self.inbound.copy_within(self.taken..self.filled, 0);
             self.filled -= self.taken;
@@ -198,6 +219,7 @@ impl Duplex {
             Ok(0) => Err(StreamError::Broken(io::ErrorKind::UnexpectedEof.into())),
             Ok(bytes) => {
                 self.filled += bytes;
+                self.is_drained = self.filled < self.inbound.len();
                 Ok(true)
             }
             Err(error) if is_passing(&error) => {
