@@ -1,4 +1,5 @@
-//! Servers that are away in turns: killed, or standing still as long as others believe in them or longer; or all are killed at once.
+//! Servers that are away in turns: killed, or standing still as long as others believe in them or longer; or all are killed at once,
+//! unless somebody is to keep what is in memory.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,11 +27,13 @@ struct Absence {
 pub struct Absences {
     now: Option<Absence>,
     next: Instant,
+    /// Whether all are never killed at once.
+    spares_one: bool,
 }
 
 impl Absences {
-    pub fn new() -> Absences {
-        Absences { now: None, next: Instant::now() + Duration::from_secs(1) }
+    pub fn new(spares_one: bool) -> Absences {
+        Absences { now: None, next: Instant::now() + Duration::from_secs(1), spares_one }
     }
 
     /// Whether a server is there, as far as anybody knows.
@@ -63,7 +66,7 @@ impl Absences {
     }
 
     fn begin(&mut self, servers: &mut [Server], random: &mut Rng, tally: &mut Tally) {
-        if random.u8(0..8) == 0 {
+        if random.u8(0..8) == 0 && !self.spares_one {
             return all_die(servers, tally);
         }
         let server = random.usize(0..servers.len());
@@ -80,9 +83,20 @@ impl Absences {
         self.now = Some(Absence { server, stands_still, until });
     }
 
-    /// Lets everybody be there, after one more death of all.
+    /// Lets everybody be there, after one more death of all, or of who is away.
     pub fn end(self, servers: &mut [Server], tally: &mut Tally) {
-        all_die(servers, tally);
+        if !self.spares_one {
+            return all_die(servers, tally);
+        }
+        if let Some(Absence { server, .. }) = self.now {
+            servers[server].kill();
+            servers[server].restart();
+        }
+        for server in servers {
+            if !server.is_running() {
+                server.restart();
+            }
+        }
     }
 }
 

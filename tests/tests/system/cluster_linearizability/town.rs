@@ -118,7 +118,7 @@ impl FaultyCluster {
             };
             let clients: Vec<_> = seeds.into_iter().enumerate().map(client).collect();
             let end = began + Duration::from_secs(seconds as u64);
-            let lost = self.trouble(random, (town, &name), troubles, end, &mut tally);
+            let lost = self.trouble(random, (town, &name), (troubles, durability), end, &mut tally);
             town.is_over.store(true, Ordering::Relaxed);
             history = clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect();
             // On the disk nothing is lost.
@@ -155,12 +155,12 @@ impl FaultyCluster {
         &self,
         random: &mut Rng,
         (town, table): (&Town, &str),
-        troubles: Troubles,
+        (troubles, durability): (Troubles, Durability),
         end: Instant,
         tally: &mut Tally,
     ) -> Vec<Operation> {
         let mut lost = Vec::new();
-        let mut absences = Absences::new();
+        let mut absences = Absences::new(durability == Durability::Written);
         let middle = Instant::now() + (end - Instant::now()) / 2;
         while Instant::now() < end
             || tally.is_little(troubles, town.told.load(Ordering::Relaxed)) && Instant::now() < end + PATIENCE
