@@ -10,18 +10,23 @@
 //! record no longer counts it: a server that is cut off from the metadata cannot leave one out, and acknowledges nothing.
 //!
 //! A backup stores what it receives in the order of sending. What it is given to store has a ticket, and an acknowledgement
-//! is for all up to its ticket. Its file has a random number: one that returns without its file is another backup.
+//! is for all up to its ticket: first that it has received it, in its memory, and later, of what is to be settled, that it is stable.
+//! Its file has a random number: one that returns without its file is another backup.
 //!
 //! RAMCloud's masters choose backups segment by segment as here, but let whoever recovers decide by digests in the segments
 //! whether the log is complete (TOCS'15 §7.4). One record for each loss is simpler and covers segments of any kind.
 
+mod copies;
 pub mod fetch;
 pub mod message;
+mod receipts;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use self::receipts::Unreceived;
 
 /// Backups that are drawn for a choice: five leave the fullest with a tenth more than the mean (RAMCloud, TOCS'15 §7.1).
 const DRAWS: usize = 5;
@@ -64,6 +69,9 @@ pub struct ReplicasRecord {
     pub replicas: usize,
 }
 
+/// A ticket for each of some backups.
+type Tickets = BTreeMap<BackupId, u64>;
+
 /// Items to be sent to a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
@@ -79,8 +87,9 @@ pub struct Sending {
 #[derive(Debug)]
 struct Link {
     backup: Backup,
-    /// The latest tickets that were sent, and acknowledged.
+    /// The latest tickets that were sent, received, and acknowledged as stable.
     sent: u64,
+    received: u64,
     acked: u64,
     /// Copies whose end was sent, with their tickets.
     copied: VecDeque<(u64, Item)>,
@@ -124,17 +133,23 @@ pub struct Replication {
     lost: BTreeSet<BackupId>,
     links: BTreeMap<BackupId, Link>,
     items: BTreeMap<Item, Replicas>,
-    /// Items that exist since a write that is not settled.
-    fresh: BTreeSet<Item>,
+    /// Items that exist since a write that is not settled, and whether that has begun.
+    fresh: BTreeMap<Item, bool>,
     /// The number of other items with so many replicas that count.
     items_by_replicas: Vec<usize>,
-    /// The tickets that what was written waits for.
-    awaited: BTreeMap<BackupId, u64>,
+    /// The latest tickets of what was written and is not settled.
+    written: Tickets,
+    /// Those that are awaited for what is being settled.
+    awaited: Tickets,
+    /// Those whose receipt is awaited, of writes in their order.
+    unreceived: VecDeque<Unreceived>,
     copying: Option<(BackupId, Item)>,
     /// Items that cannot be copied.
     unreadable: BTreeSet<Item>,
     /// Whether an item may lack a replica that somebody could have.
     may_copy: bool,
+    /// See [`Replication::let_promise`].
+    may_promise: bool,
     random: fastrand::Rng,
 }
 
@@ -156,13 +171,16 @@ impl Replication {
             committing: None,
             lost: BTreeSet::new(),
             links: BTreeMap::new(),
-            fresh: BTreeSet::new(),
+            fresh: BTreeMap::new(),
             items_by_replicas: vec![items.len()],
             items,
-            awaited: BTreeMap::new(),
+            written: Tickets::new(),
+            awaited: Tickets::new(),
+            unreceived: VecDeque::new(),
             copying: None,
             unreadable: BTreeSet::new(),
             may_copy: true,
+            may_promise: true,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -176,7 +194,7 @@ impl Replication {
             return false;
         }
         let (copied, is_full) = (VecDeque::new(), false);
-        self.links.insert(id, Link { backup, sent: 0, acked: 0, copied, is_full, held: 0 });
+        self.links.insert(id, Link { backup, sent: 0, received: 0, acked: 0, copied, is_full, held: 0 });
         for item in holds {
             if self.items.contains_key(&item) {
                 self.hold(item, Replica { at: id, since: Some(0) });
@@ -190,7 +208,7 @@ impl Replication {
     /// Notes that a backup cannot be reached, or lost what it had.
     pub fn lost(&mut self, id: BackupId) {
         self.links.remove(&id);
-        self.awaited.remove(&id);
+        self.of_written(|tickets| _ = tickets.remove(&id));
         self.copying.take_if(|(to, _)| *to == id);
         let records = [Some(&self.record), self.committing.as_ref()];
         if records.into_iter().flatten().any(|record| record.backups.contains(&id)) {
@@ -206,7 +224,14 @@ impl Replication {
         self.may_copy = true;
     }
 
-    /// Writes items, which exist from now on. Returns to whom each is to be sent, in this order.
+    /// Changes the tickets of all that was written and is awaited.
+    fn of_written(&mut self, change: impl Fn(&mut Tickets)) {
+        let unreceived = self.unreceived.iter_mut().map(|cut| &mut cut.tickets);
+        [&mut self.written, &mut self.awaited].into_iter().chain(unreceived).for_each(change);
+    }
+
+    /// Writes items, which exist from now on. Returns to whom each is to be sent, in this order. Until [`Replication::settle`] nobody
+    /// makes them stable.
     pub fn write(&mut self, items: &[Item]) -> Vec<Sending> {
         let mut sendings: BTreeMap<BackupId, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
@@ -218,7 +243,7 @@ impl Replication {
         }
         let ticketed = sendings.into_iter().map(|(to, items)| {
             let ticket = self.links.get_mut(&to).expect("holders are connected").ticket();
-            self.awaited.insert(to, ticket);
+            self.written.insert(to, ticket);
             Sending { to, ticket, items }
         });
         ticketed.collect()
@@ -226,7 +251,7 @@ impl Replication {
 
     fn open(&mut self, item: Item) {
         self.items.insert(item, Replicas::default());
-        self.fresh.insert(item);
+        self.fresh.insert(item, false);
         while self.items[&item].all.len() < self.wanted
             && let Some(id) = self.choose(item)
         {
@@ -241,7 +266,7 @@ impl Replication {
         let mut having: BTreeMap<BackupId, Vec<Item>> = BTreeMap::new();
         for item in items {
             let Some(replicas) = self.items.remove(item) else { continue };
-            if !self.fresh.remove(item) {
+            if self.fresh.remove(item).is_none() {
                 self.items_by_replicas[replicas.counting] -= 1;
             }
             for replica in replicas.all {
@@ -253,10 +278,19 @@ impl Replication {
         having
     }
 
-    /// Notes an acknowledgement.
+    /// Begins to settle all that was written so far; returns whom to ask to make all stable up to which ticket. What was begun
+    /// before is settled with it.
+    pub fn settle(&mut self) -> Vec<(BackupId, u64)> {
+        self.fresh.values_mut().for_each(|is_settling| *is_settling = true);
+        self.awaited.clone_from(&self.written);
+        self.awaited.iter().map(|(id, ticket)| (*id, *ticket)).collect()
+    }
+
+    /// Notes that a backup has made stable all up to this ticket.
     pub fn acked(&mut self, id: BackupId, ticket: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.acked = link.acked.max(ticket.min(link.sent));
+        link.received = link.received.max(link.acked);
         let acked = link.acked;
         while let Some((_, item)) =
             self.links.get_mut(&id).and_then(|link| link.copied.pop_front_if(|(ticket, _)| *ticket <= acked))
@@ -279,13 +313,13 @@ impl Replication {
         self.recount(item);
         self.may_copy = true;
         self.copying.take_if(|copying| *copying == (id, item));
-        if !self.fresh.contains(&item) {
+        if !self.fresh.contains_key(&item) {
             return None;
         }
         let other = self.choose(item)?;
         let ticket = self.links.get_mut(&other)?.ticket();
         self.hold(item, Replica { at: other, since: Some(ticket) });
-        self.awaited.insert(other, ticket);
+        self.of_written(|tickets| _ = tickets.insert(other, ticket));
         Some((other, ticket))
     }
 
@@ -296,71 +330,9 @@ impl Replication {
         }
     }
 
-    /// Returns an item that lacks a replica, and who is to get it. One at a time, until [`Replication::copied`]. A digest that no
-    /// backup has comes last: whoever finds it has to find what it names.
-    pub fn to_copy(&mut self) -> Option<(BackupId, Item)> {
-        if self.copying.is_some() || !self.may_copy {
-            return None;
-        }
-        let lacks = |(item, replicas): &(&Item, &Replicas)| {
-            replicas.all.len() < self.wanted && !self.unreadable.contains(item)
-        };
-        let mut lacking: Vec<Item> = self.items.iter().filter(lacks).map(|(item, _)| *item).collect();
-        let is_new = self.items.get(&Item::Digest).is_some_and(|digest| digest.all.is_empty());
-        let is_first = is_new && lacking.first() == Some(&Item::Digest);
-        lacking.rotate_left(usize::from(is_first));
-        let acked =
-            |replicas: &Replicas| replicas.all.iter().filter(|replica| self.is_there(replica)).count();
-        let promised = self.record.replicas.saturating_sub(self.lost.len());
-        let waits_for = |item: &Item| *item != Item::Digest && !self.unreadable.contains(item);
-        let mut segments = self.items.iter().filter(|(item, _)| waits_for(item));
-        let digest_waits = is_new && segments.any(|(_, replicas)| acked(replicas) < promised);
-        for item in lacking {
-            if item == Item::Digest && digest_waits {
-                break;
-            }
-            if let Some(id) = self.choose(item) {
-                self.hold(item, Replica { at: id, since: None });
-                self.copying = Some((id, item));
-                return self.copying;
-            }
-        }
-        self.may_copy = false;
-        None
-    }
-
-    /// Notes that the end of the copy is sent, up to the latest byte that was written of the item; returns its ticket. `None`
-    /// if the backup was lost meanwhile, or the item freed.
-    pub fn copied(&mut self) -> Option<u64> {
-        let (id, item) = self.copying.take()?;
-        let link = self.links.get_mut(&id)?;
-        let replica = self.items.get_mut(&item)?.all.iter_mut().find(|replica| replica.at == id)?;
-        let ticket = link.ticket();
-        link.copied.push_back((ticket, item));
-        replica.since = Some(ticket);
-        Some(ticket)
-    }
-
-    /// Returns a ticket for what was sent of the copy under way; `None` as for [`Replication::copied`].
-    pub fn piece_sent(&mut self) -> Option<u64> {
-        let (id, _) = self.copying?;
-        self.links.get_mut(&id).map(Link::ticket)
-    }
-
-    /// Returns whether a backup has acknowledged this ticket.
-    #[must_use]
-    pub fn has_acked(&self, id: BackupId, ticket: u64) -> bool {
-        self.links.get(&id).is_some_and(|link| link.acked >= ticket)
-    }
-
-    /// Gives up the copy under way for good: what is to be copied cannot be read.
-    pub fn cannot_copy(&mut self) {
-        let Some((id, item)) = self.copying.take() else { return };
-        self.unreadable.insert(item);
-        if let (Some(link), Some(replicas)) = (self.links.get_mut(&id), self.items.get_mut(&item)) {
-            link.held -= 1;
-            replicas.all.retain(|replica| replica.at != id);
-        }
+    /// Lets a record promise replicas behind one that promises none, or not: only while nothing is acknowledged that was not sent.
+    pub fn let_promise(&mut self, may_promise: bool) {
+        self.may_promise = may_promise;
     }
 
     /// Returns the record that is to replace the present one, if any; then [`Replication::recorded`] is to follow. It promises
@@ -378,12 +350,16 @@ impl Replication {
             || self.may_copy;
         let kept = self.record.backups.difference(&self.lost).copied();
         let backups: BTreeSet<BackupId> = kept.chain(self.links.keys().copied()).collect();
-        let fresh = self.fresh.iter().map(|item| self.items[item].all.len()).min();
+        let fresh = self.fresh.keys().map(|item| self.items[item].all.len()).min();
         let hosts = self.links.values().map(|link| &link.backup.host).filter(|host| **host != self.host);
         let possible = hosts.collect::<BTreeSet<_>>().len().min(self.wanted);
         let replicas = self.lowest().min(fresh.unwrap_or(usize::MAX)).min(possible);
+        let replicas = if self.may_promise || self.record.replicas > 0 { replicas } else { 0 };
         // The others have what was acknowledged as often, whatever is known of it.
-        if replicas < self.record.replicas.saturating_sub(self.lost.len()) && is_under_way {
+        let certain = self.record.replicas.saturating_sub(self.lost.len());
+        // What some have received of a fresh item may be acknowledged already.
+        let may_lack = replicas > certain && replicas > self.having_received(self.fresh.keys());
+        if may_lack || replicas < certain && is_under_way {
             return None;
         }
         let record = ReplicasRecord { backups, replicas };
@@ -401,13 +377,21 @@ impl Replication {
         self.may_copy = true;
     }
 
-    /// Returns whether what was written may be acknowledged.
+    /// Returns whether all is settled that [`Replication::settle`] began with.
     pub fn is_settled(&mut self) -> bool {
         self.keep_fresh();
-        // Either record may be in force.
-        let promised =
-            self.committing.iter().map(|record| record.replicas).fold(self.record.replicas, usize::max);
-        self.is_acked() && self.lowest() >= promised
+        let is_settled = self.is_acked() && self.lowest() >= self.promised();
+        if is_settled {
+            let awaited = std::mem::take(&mut self.awaited);
+            self.written.retain(|id, ticket| awaited.get(id).is_none_or(|settled| settled < ticket));
+        }
+        is_settled
+    }
+
+    /// Returns how many replicas the records promise: either one may be in force.
+    #[must_use]
+    pub fn promised(&self) -> usize {
+        self.committing.iter().map(|record| record.replicas).fold(self.record.replicas, usize::max)
     }
 
     /// Returns whether a backup has a replica of an item, or is getting one.
@@ -434,20 +418,22 @@ impl Replication {
         &self.record
     }
 
-    /// Returns whether all that was written is acknowledged.
+    /// Returns whether all that is to be settled is acknowledged as stable.
     fn is_acked(&self) -> bool {
         self.awaited.iter().all(|(id, ticket)| self.links[id].acked >= *ticket)
     }
 
-    /// Counts items as all others once what was written is acknowledged.
+    /// Counts items as all others once what is being settled is acknowledged.
     fn keep_fresh(&mut self) {
-        if self.is_acked() {
-            self.awaited.clear();
-            for item in std::mem::take(&mut self.fresh) {
-                self.count(0, 1);
-                self.items.get_mut(&item).expect("it exists").counting = 0;
-                self.recount(item);
-            }
+        if !self.is_acked() {
+            return;
+        }
+        let kept: Vec<Item> =
+            self.fresh.extract_if(.., |_, is_settling| *is_settling).map(|(item, _)| item).collect();
+        for item in kept {
+            self.count(0, 1);
+            self.items.get_mut(&item).expect("it exists").counting = 0;
+            self.recount(item);
         }
     }
 
@@ -465,7 +451,9 @@ impl Replication {
 
     /// Updates how many replicas of an item count.
     fn recount(&mut self, item: Item) {
-        let Some(replicas) = self.items.get(&item).filter(|_| !self.fresh.contains(&item)) else { return };
+        let Some(replicas) = self.items.get(&item).filter(|_| !self.fresh.contains_key(&item)) else {
+            return;
+        };
         let counts = |replica: &&Replica| self.is_there(replica) && self.record.backups.contains(&replica.at);
         let (before, counting) = (replicas.counting, replicas.all.iter().filter(counts).count());
         self.items_by_replicas[before] -= 1;

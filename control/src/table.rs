@@ -19,7 +19,8 @@ pub struct TableId {
 pub enum Durability {
     /// Nothing survives the end of the server.
     Memory,
-    /// A write is answered at once and is on the disk within the server's flush interval: a crash loses the newest.
+    /// A write is answered at once and is on the disk within the server's flush interval: a crash loses the newest. In a cluster
+    /// with replicas it is answered when these have it in memory, and lost if all of them crash at the same time.
     Written,
     /// A write is answered when it is stable on the disk.
     Synced,

@@ -31,8 +31,8 @@ use crate::control_plane::migrations::Migrations;
 use crate::durability::log_thread::LogWaker;
 use crate::durability::replicas::sender::{LinkEnded, ReplicaEvent, ReplicaLink};
 use crate::limits::{
-    BACKUPS_LOOK_MS, BACKUPS_PATIENCE_MS, BACKUPS_STEP_MS, CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS,
-    REPLICAS_HELD_BYTES_MAX, REPLICAS_HELD_MS,
+    BACKUP_QUEUED_BYTES_MAX, BACKUPS_LOOK_MS, BACKUPS_PATIENCE_MS, BACKUPS_STEP_MS, CONTROL_STACK_BYTES,
+    RECORD_TIMEOUT_MS, REPLICAS_HELD_BYTES_MAX, REPLICAS_HELD_MS,
 };
 use crate::peer::{self, PeerError};
 
@@ -116,7 +116,16 @@ struct PeerLink {
 
 impl ReplicaLink for PeerLink {
     fn send(&mut self, message: &[u8]) -> Result<(), LinkEnded> {
-        self.stream.send(&(message.len() as u32).to_le_bytes(), message).map_err(|_| LinkEnded)
+        let head = (message.len() as u32).to_le_bytes();
+        if message.len() <= BACKUP_QUEUED_BYTES_MAX {
+            self.stream.queue(&head, message);
+            return Ok(());
+        }
+        self.stream.send(&head, message).map_err(|_| LinkEnded)
+    }
+
+    fn flush(&mut self) -> Result<(), LinkEnded> {
+        self.stream.flush().map_err(|_| LinkEnded)
     }
 
     fn receive(&mut self) -> Result<Option<FromBackup>, LinkEnded> {

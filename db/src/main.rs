@@ -84,7 +84,7 @@ struct Arguments {
     host_label: Option<String>,
 
     /// Longest pause between two writes of the log, in milliseconds. A crash loses the writes to `written` tables of about
-    /// this time and of one or two writes to the disk
+    /// this time and of one or two writes to the disk; with replicas, only if all servers that have them crash at the same time
     #[arg(long, default_value_t = db::limits::FLUSH_INTERVAL_MS, value_parser = clap::value_parser!(u64).range(1..=10_000), value_name = "MS")]
     flush_interval: u64,
 

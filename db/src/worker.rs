@@ -289,11 +289,11 @@ impl<P: SharedPort> Worker<P> {
     #[inline]
     fn release_held(&mut self) -> bool {
         let Some(log) = self.log.as_ref().filter(|_| self.is_holding) else { return false };
-        let (stable, has_failed) = (self.core.store().stable_cut(), log.has_failed());
-        if !has_failed && !self.outgoing.has_due(stable) {
+        let (reached, has_failed) = (self.core.store().reached_cuts(), log.has_failed());
+        if !has_failed && !self.outgoing.has_due(reached) {
             return false;
         }
-        self.outgoing.release_held(&mut self.ports, &self.metrics, stable, has_failed);
+        self.outgoing.release_held(&mut self.ports, &self.metrics, reached, has_failed);
         true
     }
 
@@ -311,9 +311,13 @@ impl<P: SharedPort> Worker<P> {
     #[inline]
     fn wake_log(&mut self, now_us: u64, gather: bool) {
         let Some(log) = &self.log else { return };
-        let wait_us = if gather { log.group_wait_us() } else { 0 };
-        if self.outgoing.take_group_of_held(now_us, wait_us) {
+        let waits_us = if gather { [log.receipt_wait_us(), log.group_wait_us()] } else { [0; 2] };
+        let [receipts, disk] = self.outgoing.take_groups_of_held(now_us, waits_us);
+        if disk {
             log.wake();
+        }
+        if receipts {
+            log.wake_for_receipts();
         }
     }
 

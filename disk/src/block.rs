@@ -9,6 +9,7 @@
 //!              8  cut u64                                           32  previous u32   bytes stable before this cut
 //!             16  clock u64   milliseconds, of the store's clock    36  end u32        bytes at this cut
 //!             40  writes u16  segments that this cut writes to      42  class u8       43  writes, bits 16..24     44  first u16
+//!             46  after u16   by how much the cut's number is higher than that of the one before
 //! ```
 //! A segment's last block is written again when more bytes follow. A device may then leave any combination of old and
 //! new sectors; but what counted before is the same in both, and the trailer lies in one sector. So whoever reads finds
@@ -48,7 +49,13 @@ pub struct Trailer {
     /// Where the first entry of the log that begins in the block does so; [`NO_ENTRY`] if none does. A reader that met
     /// damage goes on there.
     pub first: u16,
+    /// By how much the cut's number is higher than that of the cut before it on this disk, if backups have cuts in between: 0 if
+    /// none can be, [`FAR_AFTER`] or more are one.
+    pub after: u16,
 }
+
+/// By so much the number of a cut is higher than that of the one before it, or by more.
+pub const FAR_AFTER: u16 = u16::MAX;
 
 /// In place of the offset of an entry.
 pub const NO_ENTRY: u16 = u16::MAX;
@@ -81,6 +88,7 @@ impl Trailer {
         trailer[40..42].copy_from_slice(&writes);
         (trailer[42], trailer[43]) = (self.class, writes_high);
         trailer[44..46].copy_from_slice(&self.first.to_le_bytes());
+        trailer[46..48].copy_from_slice(&self.after.to_le_bytes());
         trailer[0..4].copy_from_slice(&crc32c::crc32c(&payload[..self.counting()]).to_le_bytes());
         let checksum = checksum_of(trailer);
         trailer[4..8].copy_from_slice(&checksum.to_le_bytes());
@@ -103,6 +111,7 @@ impl Trailer {
             writes: u32::from_le_bytes([trailer[40], trailer[41], trailer[43], 0]),
             class: trailer[42],
             first: u16::from_le_bytes([trailer[44], trailer[45]]),
+            after: u16::from_le_bytes([trailer[46], trailer[47]]),
         };
         let is_sound = word(4) == checksum_of(trailer) && read.previous <= read.end && read.cut > 0;
         (is_sound && read.block < blocks_of(read.end)).then_some(read)
@@ -148,6 +157,7 @@ mod tests {
         writes: 70_000,
         class: 1,
         first: 40,
+        after: 300,
     };
 
     #[test]

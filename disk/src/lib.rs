@@ -30,7 +30,7 @@ mod superblock;
 mod transfer;
 mod uring;
 
-pub use crate::block::{NO_ENTRY, PAYLOAD_BYTES, Trailer, blocks_of};
+pub use crate::block::{FAR_AFTER, NO_ENTRY, PAYLOAD_BYTES, Trailer, blocks_of};
 pub use crate::buffer::Buffer;
 pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 pub use crate::directory::{DIRECTORY_WORDS, Directory, DirectoryBlock, directory_word};

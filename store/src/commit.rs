@@ -317,8 +317,8 @@ impl Pinned<'_> {
         self.seal_completion(version, None);
         #[cfg(weakened = "group")]
         self.advance_by_halves(writing);
-        let is_noted = writes.iter().any(|write| self.is_noted(write.table));
-        let cut = self.advance(writing, is_noted);
+        let wait = writes.iter().map(|write| self.wait_of(write.table)).max().unwrap_or_default();
+        let cut = self.advance(writing, wait);
         let removals = writes.iter().filter(|write| write.value.is_none());
         removals.for_each(|write| self.note_removed(write.hash, cut));
     }

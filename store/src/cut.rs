@@ -32,6 +32,54 @@ impl LogPosition {
     }
 }
 
+/// What somebody waits for before it tells of an entry of the log.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Wait {
+    #[default]
+    Nothing,
+    /// Until enough other servers have it in memory.
+    Received,
+    /// Until the disk has it, and those of enough other servers.
+    Stable,
+}
+
+impl Wait {
+    /// Returns what is awaited of the log up to this cut.
+    #[inline]
+    pub(crate) fn until(self, cut: u64) -> AwaitedCuts {
+        match self {
+            Wait::Nothing => AwaitedCuts::default(),
+            Wait::Received => AwaitedCuts { received: cut, stable: 0 },
+            Wait::Stable => AwaitedCuts { received: 0, stable: cut },
+        }
+    }
+}
+
+/// The cuts that an answer waits for, or those that are reached: [`crate::Store::reached_cuts`]. What is stable was received.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct AwaitedCuts {
+    /// Up to where enough other servers have the log in memory.
+    pub received: u64,
+    /// Up to where the disk has it, and those of enough other servers.
+    pub stable: u64,
+}
+
+impl AwaitedCuts {
+    /// Returns the later ones of both.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: AwaitedCuts) -> AwaitedCuts {
+        AwaitedCuts { received: self.received.max(other.received), stable: self.stable.max(other.stable) }
+    }
+
+    /// Returns whether they are reached.
+    #[inline]
+    #[must_use]
+    pub fn are_reached(self, reached: AwaitedCuts) -> bool {
+        self.received <= reached.received.max(reached.stable) && self.stable <= reached.stable
+    }
+}
+
 /// The part of one writer, which alone stores it.
 #[repr(align(64))]
 struct Writer {

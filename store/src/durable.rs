@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use crate::completion::Needs;
-use crate::cut::{Cuts, LogPosition};
+use crate::cut::{Cuts, LogPosition, Wait};
 use crate::error::WriteError;
 use crate::limits::{REMOVED_PLACES, SURVIVOR_CLASSES};
 use crate::number_hash::NumberHash;
@@ -73,6 +73,10 @@ pub(crate) struct Durable {
     /// The number of the latest stable cut, and the position of each writer in it.
     pub(crate) stable_cut: AtomicU64,
     pub(crate) stable: Box<[AtomicU64]>,
+    /// The same of the latest received cut, if any are awaited: as far as other servers have the log in memory.
+    pub(crate) received_cut: AtomicU64,
+    pub(crate) received: Box<[AtomicU64]>,
+    pub(crate) awaits_receipts: AtomicBool,
     pub(crate) gone_count: AtomicU32,
     /// The store's clock as of what the disk has.
     pub(crate) clock_ms: AtomicU64,
@@ -133,6 +137,9 @@ impl Durable {
             gone,
             stable_cut: AtomicU64::new(0),
             stable: (0..writers).map(|_| AtomicU64::new(0)).collect(),
+            received_cut: AtomicU64::new(0),
+            received: (0..writers).map(|_| AtomicU64::new(0)).collect(),
+            awaits_receipts: AtomicBool::new(false),
             gone_count: AtomicU32::new(0),
             clock_ms: AtomicU64::new(0),
             expired_cut: AtomicU64::new(0),
@@ -256,6 +263,42 @@ impl Durable {
     /// Returns the number of segments that the disk has forgotten.
     pub(crate) fn gone_count(&self) -> u32 {
         self.gone_count.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether answers about written tables wait until others have received what they show.
+    #[inline]
+    pub(crate) fn awaits_receipts(&self) -> bool {
+        self.awaits_receipts.load(Ordering::Relaxed)
+    }
+
+    /// Returns a writer's position in the latest cut of this kind.
+    pub(crate) fn position_of(&self, wait: Wait, writer: usize) -> LogPosition {
+        let positions = if wait == Wait::Received { &self.received } else { &self.stable };
+        LogPosition::from_word(positions[writer].load(Ordering::Acquire))
+    }
+
+    /// Returns the number of the latest cut of this kind.
+    #[inline]
+    pub(crate) fn reached(&self, wait: Wait) -> u64 {
+        let cut = if wait == Wait::Received { &self.received_cut } else { &self.stable_cut };
+        cut.load(Ordering::Acquire)
+    }
+
+    /// Returns what to wait for in place of receipts while others may not have the clock by which an object has expired: they
+    /// get it with what is stable.
+    #[inline]
+    pub(crate) fn wait_with_clock(&self, wait: Wait) -> Wait {
+        let lacks_clock = || self.expired_cut.load(Ordering::SeqCst) > self.reached(Wait::Stable);
+        if wait == Wait::Received && lacks_clock() { Wait::Stable } else { wait }
+    }
+
+    /// Returns the number of the first cut that includes all that can be read now; 0 if the latest one of this kind does.
+    pub(crate) fn next_beyond(&self, wait: Wait) -> u64 {
+        let is_reached = |writer| self.position_of(wait, writer) >= self.cuts.position(writer);
+        let expired = self.expired_cut.load(Ordering::SeqCst);
+        let is_clock_stable = expired <= self.reached(Wait::Stable);
+        let all = (0..self.cuts.writers()).all(is_reached) && is_clock_stable;
+        if all { 0 } else { self.cuts.next().max(expired) }
     }
 
     /// Returns whether the disk holds everything below a writer's position.

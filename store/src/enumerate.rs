@@ -202,7 +202,7 @@ impl Pinned<'_> {
             true
         })?;
         if self.is_noted(table) {
-            self.note_seen_all();
+            self.note_seen_of(table);
         }
         Ok(Page { count, bytes, next })
     }
@@ -233,7 +233,7 @@ impl Pinned<'_> {
             true
         })?;
         if self.is_noted(table) {
-            self.note_seen_all();
+            self.note_seen_of(table);
         }
         Ok(Checked { objects, bytes, next })
     }

@@ -99,7 +99,7 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         if self.is_noted(table) {
-            self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+            self.note_seen(table, hash, found.as_ref().map(|(_, (_, object))| object));
         }
         let visible = found.as_ref().map(|(_, (_, object))| object).filter(|object| !self.is_expired(object));
         let (before, expires_ms) = match visible {

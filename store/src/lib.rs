@@ -67,7 +67,7 @@ pub use crate::archived::{
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::completion::{CompletionReply, FoundCompletion, FoundCompletions, NewestRequests, RequestId};
-pub use crate::cut::LogPosition;
+pub use crate::cut::{AwaitedCuts, LogPosition};
 pub use crate::durable::{Admission, Opened, Released, SIDE_WRITERS, SegmentPlace};
 pub use crate::enumerate::{BadCursor, CURSOR_BYTES, Checked, Cursor, Gone, Listed, Page, PageLimits};
 pub use crate::epoch::HeldPin;

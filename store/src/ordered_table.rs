@@ -94,7 +94,7 @@ impl Pinned<'_> {
         }
         if self.is_noted(table) {
             // Keys that were just removed are not met.
-            self.note_seen_all();
+            self.note_seen_of(table);
         }
         Ok(())
     }

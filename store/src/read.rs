@@ -104,7 +104,7 @@ impl Pinned<'_> {
         let visible = found.filter(|object| is_known && !self.is_expired(object));
         if self.is_noted(table) {
             // Behind the look at the clock, so that what it decided is noted.
-            self.note_seen(hash, found.as_ref());
+            self.note_seen(table, hash, found.as_ref());
         }
         visible
     }

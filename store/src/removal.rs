@@ -50,7 +50,7 @@ impl Pinned<'_> {
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
         if self.is_noted(table) {
-            self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+            self.note_seen(table, hash, found.as_ref().map(|(_, (_, object))| object));
         }
         refuse_unless(condition, current)?;
         let Some((place, (location, object))) = found else { return Ok(None) };
@@ -66,7 +66,7 @@ impl Pinned<'_> {
             let log = &self.core.store.log;
             log.seal(staged, object.version(), log.sequence_at(location));
             self.seal_completion(object.version(), None);
-            let cut = self.advance(writing, self.is_noted(table));
+            let cut = self.advance(writing, self.wait_of(table));
             self.note_removed(hash, cut);
         }
         self.take_out(table, bucket, place, location, &object);

@@ -1,6 +1,7 @@
 //! Writes that belong to requests: each appends its completion record to the durable head, under the same cut.
 
 use crate::completion::{KEY_BYTES, NUMBER_BYTES, RequestId};
+use crate::cut::Wait;
 use crate::error::WriteError;
 use crate::log::{NoSegment, Staged};
 use crate::object::NEVER_MS;
@@ -61,7 +62,7 @@ impl Pinned<'_> {
         self.append_completion(table, request, &[&[3], reply].concat())?;
         if let Some(writing) = self.begin_durable(table) {
             self.seal_completion(1, None);
-            self.advance(&writing, false);
+            self.advance(&writing, Wait::Nothing);
         }
         Ok(())
     }

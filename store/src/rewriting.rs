@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::cut::Wait;
 use crate::error::WriteError;
 use crate::index::Location;
 use crate::limits::{RETRY_AFTER_US, REWRITE_AHEAD_BYTES, REWRITE_BUCKETS_PER_STEP, REWRITE_BYTES_PER_STEP};
@@ -162,7 +163,7 @@ impl Pinned<'_> {
         };
         drop(head);
         if let Some(writing) = self.begin_durable(table) {
-            self.advance(&writing, false);
+            self.advance(&writing, Wait::Nothing);
         }
         bucket.relocate(place, hash, copy.location);
         drop(bucket);

@@ -222,7 +222,7 @@ impl Table {
         self.promise.store(IN_MEMORY, Ordering::Relaxed);
     }
 
-    /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen_cut`].
+    /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen`].
     pub fn set_synced(&self, synced: bool) {
         if self.is_durable() {
             self.promise.store(if synced { SYNCED } else { WRITTEN }, Ordering::Relaxed);

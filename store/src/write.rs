@@ -250,7 +250,7 @@ impl Pinned<'_> {
         let before = found.as_ref().map(|(_, (_, object))| object);
         let visible = self.visible_version(before);
         if condition != Condition::Always && self.is_noted(table) {
-            self.note_seen(hash, before);
+            self.note_seen(table, hash, before);
         }
         refuse_unless(condition, visible)?;
         let version = next_version(table, before);
@@ -289,7 +289,7 @@ impl Pinned<'_> {
             let replaced = found.as_ref().map(|&(_, (location, _))| location);
             log.seal(staged, version, self.predecessor(staged.location, replaced));
             self.seal_completion(version, number);
-            self.advance(writing, self.is_noted(table));
+            self.advance(writing, self.wait_of(table));
         } else {
             log.seal(staged, version, 0);
         }

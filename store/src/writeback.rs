@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::cut::LogPosition;
+use crate::cut::{AwaitedCuts, LogPosition, Wait};
 use crate::durable::{Admission, Durable, Opened, Released};
 use crate::segment::SegmentId;
 use crate::store::Store;
@@ -81,6 +81,33 @@ impl Store {
         durable.stable_cut.store(number, Ordering::Release);
     }
 
+    /// Makes answers about written tables wait from now on until others have received what they show
+    /// ([`Store::note_received`]), or not.
+    pub fn await_receipts(&self, awaits: bool) {
+        self.durable().awaits_receipts.store(awaits, Ordering::Release);
+    }
+
+    /// Returns whether answers about written tables wait for receipts.
+    pub fn awaits_receipts(&self) -> bool {
+        self.log.durable.as_ref().is_some_and(|durable| durable.awaits_receipts())
+    }
+
+    /// Notes that enough others have everything below a cut in memory. For the thread that makes the cuts, in their order.
+    pub fn note_received(&self, number: u64, positions: &[LogPosition]) {
+        let durable = self.durable();
+        for (received, position) in durable.received.iter().zip(positions) {
+            received.store(position.word(), Ordering::Release);
+        }
+        durable.received_cut.store(number, Ordering::Release);
+    }
+
+    /// Returns the latest cuts that are received, and stable.
+    #[inline]
+    pub fn reached_cuts(&self) -> AwaitedCuts {
+        let Some(durable) = &self.log.durable else { return AwaitedCuts::default() };
+        AwaitedCuts { received: durable.reached(Wait::Received), stable: durable.reached(Wait::Stable) }
+    }
+
     /// Notes that the disk holds all of a full segment: the cleaner may take it from now on.
     ///
     /// # Panics
@@ -107,12 +134,7 @@ impl Store {
 
     /// Returns the number of the first cut that includes all that can be read now; 0 if the disk holds all of it.
     pub fn unstable_cut(&self) -> u64 {
-        let Some(durable) = &self.log.durable else { return 0 };
-        let is_stable = |writer| durable.is_stable(writer, durable.cuts.position(writer));
-        let expired = durable.expired_cut.load(Ordering::SeqCst);
-        let is_clock_stable = expired <= durable.stable_cut.load(Ordering::Acquire);
-        let all = (0..durable.cuts.writers()).all(is_stable) && is_clock_stable;
-        if all { 0 } else { durable.cuts.next().max(expired) }
+        self.log.durable.as_ref().map_or(0, |durable| durable.next_beyond(Wait::Stable))
     }
 
     /// Returns the bytes of durable tables that the disk does not hold yet, roughly: without those of segments opened
@@ -131,6 +153,7 @@ impl Store {
     pub fn cut_above(&self, number: u64) {
         self.durable().cuts.begin_above(number);
         self.durable().stable_cut.store(number, Ordering::Release);
+        self.durable().received_cut.store(number, Ordering::Release);
     }
 
     /// Sets which writes to durable tables are admitted.

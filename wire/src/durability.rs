@@ -9,7 +9,8 @@ pub enum RequestDurability {
     /// What the table promises.
     #[default]
     OfTable = 0,
-    /// Nothing: what the reply shows or acknowledges may be gone after a crash of the server.
+    /// What a written table's replies wait for: nothing, or in a cluster until replicas have received it. What the reply shows or
+    /// acknowledges may be gone after a crash of the server, or of all of these.
     Written = ASKS_WRITTEN,
     /// Until all that it shows or acknowledges is stable on the disk. A write to a table in memory, or a function
     /// that writes one, is refused with [`crate::Status::NotDurable`] and writes nothing.

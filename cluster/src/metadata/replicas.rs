@@ -29,7 +29,11 @@ pub struct OwnLogEnd {
     pub start: u64,
     /// The latest cut.
     pub cut: u64,
-    /// Whether all of that cut is there.
+    /// The latest one that wrote anything: until `cut` nothing follows it.
+    pub latest: u64,
+    /// The one before it on the disk; `None` if backups had no cuts in between.
+    pub before: Option<u64>,
+    /// Whether all of the latest one is there.
     pub is_whole: bool,
 }
 
@@ -44,12 +48,24 @@ pub enum OwnLogExtent {
     Behind,
 }
 
+impl OwnLogEnd {
+    /// Returns the latest cut of which the disk has everything for certain.
+    #[must_use]
+    pub fn whole_until(self) -> u64 {
+        if self.is_whole { self.cut } else { self.before.unwrap_or(self.latest.saturating_sub(1)) }
+    }
+}
+
 impl DecidedCut {
     /// Returns up to where the server's own log counts; `None` of one that another start has written by now.
     #[must_use]
     pub fn of_own(self, own: OwnLogEnd) -> Option<OwnLogExtent> {
-        // A cut begins when the one before is on the own disk.
-        let has_it = own.cut > self.cut || own.cut == self.cut && own.is_whole;
+        // A cut is written when the one before is on the own disk. Backups may have others in between.
+        let has_it = if self.cut < own.latest {
+            own.before.is_none_or(|before| self.cut <= before)
+        } else {
+            self.cut <= own.cut && own.is_whole
+        };
         let counts =
             if self.is_on_own_disk || has_it { OwnLogExtent::UpTo(self.cut) } else { OwnLogExtent::Behind };
         (own.start == self.start).then_some(counts)
@@ -128,5 +144,32 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn replicas(&self) -> Result<Vec<ReplicasRow>, MetadataError> {
         self.read(|transaction| Ok(transaction.rows("")?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DecidedCut, OwnLogEnd, OwnLogExtent};
+
+    #[test]
+    fn a_cut_that_backups_had_between_two_of_the_disk_is_not_on_the_disk() {
+        // Cuts 4 and 7 of the disk, 5 and 6 of backups alone, and until 9 nothing.
+        let own = OwnLogEnd { start: 2, cut: 9, latest: 7, before: Some(4), is_whole: true };
+        let extent = |cut, is_on_own_disk| DecidedCut { start: 2, cut, is_on_own_disk }.of_own(own);
+        for (cut, is_there) in
+            [(3, true), (4, true), (5, false), (6, false), (7, true), (9, true), (10, false)]
+        {
+            let expected = if is_there { OwnLogExtent::UpTo(cut) } else { OwnLogExtent::Behind };
+            assert_eq!(extent(cut, false), Some(expected), "cut {cut}");
+            assert_eq!(extent(cut, true), Some(OwnLogExtent::UpTo(cut)), "who decided knows that it is");
+        }
+        let broken = OwnLogEnd { is_whole: false, ..own };
+        let whole = [own, broken, OwnLogEnd { before: None, ..broken }].map(OwnLogEnd::whole_until);
+        assert_eq!(whole, [9, 4, 6]);
+        let of_broken = |cut| DecidedCut { start: 2, cut, is_on_own_disk: false }.of_own(broken);
+        assert_eq!(of_broken(7), Some(OwnLogExtent::Behind));
+        assert_eq!(of_broken(4), Some(OwnLogExtent::UpTo(4)));
+        let other = DecidedCut { start: 1, cut: 4, is_on_own_disk: true };
+        assert_eq!(other.of_own(own), None, "another start has written it since");
     }
 }

@@ -2,6 +2,9 @@
 //! docs/formats.md.
 //!
 //! ```text
+//!   server ──── Ahead ────────► backup                  at a start, of its own log
+//!          ◄─── Ahead ─────────
+//!
 //!   server ──── Find ─────────► backup, which takes nothing of that log any more
 //!          ◄─── Found ─────────
 //!          ──── Fragments ────►        of a segment
@@ -63,6 +66,11 @@ pub enum ToHolder {
     },
     /// What the server recovers of the log, in place of what it has said before: what [`ToHolder::Read`] is answered with.
     Want(Vec<WantedHashes>),
+    /// How much the backup has received of a log that its server may not have on its disk.
+    Ahead {
+        /// The log's random number.
+        log: u64,
+    },
 }
 
 /// A replica of a segment, or of digests.
@@ -110,6 +118,8 @@ pub enum FromHolder<'a> {
     Found {
         /// The random number of its file.
         file: u64,
+        /// Whether its process has received some of this start of the log: what it was sent, and acknowledged, it has.
+        has_received: bool,
         /// Each replica.
         replicas: Vec<FoundReplica>,
         /// The digests that are whole.
@@ -123,6 +133,8 @@ pub enum FromHolder<'a> {
     Bytes(&'a [u8]),
     /// The replica does not have these bytes of the segment as they were written.
     Damaged,
+    /// The latest cut that came to be received and not to be made stable, while the backup's process ran; 0 if there was none.
+    Ahead(u64),
 }
 
 impl ToHolder {
@@ -147,6 +159,7 @@ impl ToHolder {
                 }
                 record
             }
+            Self::Ahead { log } => [&[5][..], &log.to_le_bytes()].concat(),
         }
     }
 
@@ -168,6 +181,7 @@ impl ToHolder {
                 });
                 Self::Want(wanted.collect::<Result<_, NoField>>()?)
             }
+            5 => Self::Ahead { log: fields.long()? },
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
@@ -186,9 +200,10 @@ impl<'a> FromHolder<'a> {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Found { file, replicas, digests } => {
+            Self::Found { file, has_received, replicas, digests } => {
                 let mut record = vec![1];
                 record.extend(file.to_le_bytes());
+                record.push((*has_received).into());
                 record.extend((replicas.len() as u32).to_le_bytes());
                 for FoundReplica { item, replica, class, cut, bytes } in replicas {
                     record.extend(word_of(*item).to_le_bytes());
@@ -222,6 +237,7 @@ impl<'a> FromHolder<'a> {
             Self::Bytes(bytes) => [&[3][..], *bytes].concat(),
             Self::Length(bytes) => [&[4][..], &bytes.to_le_bytes()].concat(),
             Self::Damaged => vec![5],
+            Self::Ahead(cut) => [&[6][..], &cut.to_le_bytes()].concat(),
         }
     }
 
@@ -233,7 +249,8 @@ impl<'a> FromHolder<'a> {
         let mut fields = Fields::of(record);
         let message = match fields.byte()? {
             1 => {
-                let (file, count) = (fields.long()?, fields.count(FOUND_BYTES)?);
+                let (file, has_received) = (fields.long()?, fields.flag()?);
+                let count = fields.count(FOUND_BYTES)?;
                 let replicas = (0..count).map(|_| {
                     let (item, replica) = (item_of(fields.number()?), fields.long()?);
                     let class = fields.byte()?;
@@ -243,7 +260,7 @@ impl<'a> FromHolder<'a> {
                 let count = fields.count(4)?;
                 let digests = (0..count).map(|_| Ok(fields.blob(usize::MAX)?.to_vec()));
                 let digests = digests.collect::<Result<_, NoField>>()?;
-                Self::Found { file, replicas, digests }
+                Self::Found { file, has_received, replicas, digests }
             }
             2 => {
                 let count = fields.count(FRAGMENT_BYTES)?;
@@ -265,6 +282,7 @@ impl<'a> FromHolder<'a> {
             3 => Self::Bytes(fields.rest()),
             4 => Self::Length(fields.number()?),
             5 => Self::Damaged,
+            6 => Self::Ahead(fields.long()?),
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
@@ -281,6 +299,7 @@ mod tests {
         let wanted = |is_tagged| WantedHashes { part: 3, is_tagged, first: 1 << 63, last: u64::MAX };
         let to_holder = [
             ToHolder::Find { log: 1 << 60, start: 3 },
+            ToHolder::Ahead { log: 1 << 61 },
             ToHolder::Fragments { replica: 9 },
             ToHolder::Read { replica: 9, bytes: 1 << 23 },
             ToHolder::Want(vec![wanted(false), wanted(true)]),
@@ -295,10 +314,16 @@ mod tests {
         let found = |item, replica| FoundReplica { item, replica, class: 2, cut: 1 << 40, bytes: 5 };
         let replicas = vec![found(Item::Segment(7), 1), found(Item::Digest, 2)];
         let from_holder = [
-            FromHolder::Found { file: 5, replicas, digests: vec![b"some".to_vec(), Vec::new()] },
+            FromHolder::Found {
+                file: 5,
+                has_received: true,
+                replicas,
+                digests: vec![b"some".to_vec(), Vec::new()],
+            },
             FromHolder::Fragments(vec![FragmentHeader { cut: 8, bytes: 3, ..FragmentHeader::default() }; 2]),
             FromHolder::Length(1 << 23),
             FromHolder::Damaged,
+            FromHolder::Ahead(1 << 40),
         ];
         for message in from_holder {
             let record = message.encode();

@@ -3,8 +3,9 @@
 //! ```text
 //!   server ──── Begin ──────────────────────────► backup        for a stream, once
 //!          ◄─── Held ─────────────────────────────
-//!          ──── Append, Append, ..., Flush ──────►              in the order of sending
+//!          ──── Append, Append, ..., Receive or Flush ──►       in the order of sending
 //!          ◄─── Full, of an item ─────────────────              what follows of it is dropped
+//!          ◄─── Received ─────────────────────────              all up to either is in its memory
 //!          ◄─── Stable ───────────────────────────              all up to a flush
 //!          ──── Forget, ForgetEarlier ───────────►
 //! ```
@@ -36,7 +37,12 @@ pub enum ToBackup<'a> {
         /// The bytes and their place, as a fragment of `disk/src/replica.rs`.
         fragment: &'a [u8],
     },
-    /// All before is to be stable, and then acknowledged.
+    /// That all before has come is to be acknowledged.
+    Receive {
+        /// What the acknowledgement names.
+        ticket: u64,
+    },
+    /// The same, and all before is to be stable, and then acknowledged once more.
     Flush {
         /// What the acknowledgement names.
         ticket: u64,
@@ -75,6 +81,11 @@ pub enum FromBackup {
         speed: u32,
         /// Each replica; of an item there may be several.
         items: Vec<HeldItem>,
+    },
+    /// All before this ticket is in the backup's memory, and whoever asks it for the log from now on finds it.
+    Received {
+        /// The ticket.
+        ticket: u64,
     },
     /// All before the flush with this ticket is stable.
     Stable {
@@ -123,6 +134,7 @@ impl ToBackup<'_> {
             Self::Flush { ticket } => [&[3][..], &ticket.to_le_bytes()].concat(),
             Self::Forget { item } => [&[4][..], &word_of(*item).to_le_bytes()].concat(),
             Self::ForgetEarlier { item } => [&[5][..], &word_of(*item).to_le_bytes()].concat(),
+            Self::Receive { ticket } => [&[6][..], &ticket.to_le_bytes()].concat(),
         }
     }
 
@@ -141,6 +153,7 @@ impl ToBackup<'_> {
             3 => ToBackup::Flush { ticket: fields.long()? },
             4 => ToBackup::Forget { item: item_of(fields.number()?) },
             5 => ToBackup::ForgetEarlier { item: item_of(fields.number()?) },
+            6 => ToBackup::Receive { ticket: fields.long()? },
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
@@ -167,6 +180,7 @@ impl FromBackup {
             Self::Stable { ticket } => [&[2][..], &ticket.to_le_bytes()].concat(),
             Self::Full { item } => [&[3][..], &word_of(*item).to_le_bytes()].concat(),
             Self::HasRoom => vec![4],
+            Self::Received { ticket } => [&[5][..], &ticket.to_le_bytes()].concat(),
         }
     }
 
@@ -190,6 +204,7 @@ impl FromBackup {
             2 => Self::Stable { ticket: fields.long()? },
             3 => Self::Full { item: item_of(fields.number()?) },
             4 => Self::HasRoom,
+            5 => Self::Received { ticket: fields.long()? },
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
@@ -219,6 +234,7 @@ mod tests {
         let to_backup = [
             ToBackup::Begin { log: 1 << 60, start: 7 },
             ToBackup::Flush { ticket: 9 },
+            ToBackup::Receive { ticket: 10 },
             ToBackup::Forget { item },
             ToBackup::ForgetEarlier { item: Item::Digest },
         ];
@@ -238,6 +254,7 @@ mod tests {
             FromBackup::Held { file: u64::MAX, speed: 800, items: held.to_vec() },
             FromBackup::Held { file: 3, speed: 1, items: Vec::new() },
             FromBackup::Stable { ticket: 1 << 40 },
+            FromBackup::Received { ticket: 1 << 41 },
             FromBackup::Full { item },
             FromBackup::HasRoom,
         ];

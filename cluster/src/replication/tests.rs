@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Backup, BackupId, Item, ReplicasRecord, Replication};
 
+mod holder;
+
+use self::holder::Holder;
+
 /// What a backup receives.
 #[derive(Clone, Debug)]
 enum Message {
@@ -23,24 +27,16 @@ enum Message {
         to: u64,
         ticket: Option<u64>,
     },
+    /// All before is to be made stable.
+    Flush(u64),
     Free(Vec<Item>),
 }
 
 #[derive(Clone, Debug)]
 enum Answer {
+    Received(u64),
     Acked(u64),
     Refused(Item),
-}
-
-/// A backup: what is on its disk.
-#[derive(Default)]
-struct Holder {
-    file: u64,
-    is_up: bool,
-    is_full: bool,
-    /// The bytes of each item, and of those under way.
-    has: BTreeMap<Item, u64>,
-    copying: BTreeMap<Item, u64>,
 }
 
 /// A stream, if there is one: both directions.
@@ -58,14 +54,18 @@ struct World {
     commit: Option<(ReplicasRecord, bool)>,
     holders: Vec<Holder>,
     streams: Vec<Option<Stream>>,
-    /// The log: bytes of each item, and those that were acknowledged.
+    /// The log: bytes of each item, those that were acknowledged as stable, and as received.
     log: BTreeMap<Item, u64>,
     acknowledged: BTreeMap<Item, u64>,
+    received: BTreeMap<Item, u64>,
+    /// The log as of each cut whose receipt is awaited, and as of what is being settled.
+    cuts: VecDeque<(u64, BTreeMap<Item, u64>)>,
+    settling: Option<BTreeMap<Item, u64>>,
     open: Vec<u32>,
     next: u32,
     digests: u64,
     copy: Option<(BackupId, Item, u64)>,
-    is_writing: bool,
+    cut: u64,
     writes: u32,
     /// How often each kind of event comes: other races in each seed.
     weights: [u32; 13],
@@ -93,11 +93,14 @@ impl World {
             streams: (0..backups).map(|_| None).collect(),
             log: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
+            received: BTreeMap::new(),
+            cuts: VecDeque::new(),
+            settling: None,
             open: Vec::new(),
             next: 1,
             digests: 0,
             copy: None,
-            is_writing: false,
+            cut: 0,
             writes: 0,
             weights,
         }
@@ -127,6 +130,8 @@ impl World {
             // One that counts has to keep what was acknowledged.
             holder.has.retain(|item, _| whole.contains(item) || (counts && self.log.contains_key(item)));
             holder.copying.clear();
+            holder.refused.clear();
+            holder.make_stable();
             self.streams[at] = Some(Stream::default());
         }
     }
@@ -140,10 +145,9 @@ impl World {
     }
 
     fn write(&mut self) {
-        if self.is_writing {
+        if self.cuts.len() > 3 {
             return;
         }
-        self.is_writing = true;
         self.writes += 1;
         let mut items = Vec::new();
         if self.random.u8(0..4) == 0 {
@@ -169,15 +173,32 @@ impl World {
             let parts = sending.items.iter().map(|index| items[*index]).collect();
             self.send(sending.to, Message::Write { ticket: sending.ticket, parts });
         }
+        self.cut += 1;
+        self.machine.await_receipt(self.cut);
+        self.cuts.push_back((self.cut, self.log.clone()));
+        if self.settling.is_none() && self.random.bool() {
+            for (to, ticket) in self.machine.settle() {
+                self.send(to, Message::Flush(ticket));
+            }
+            self.settling = Some(self.log.clone());
+        }
     }
 
     /// Acknowledges what was written, if that is allowed.
     fn settle(&mut self) {
-        if !self.is_writing || !self.machine.is_settled() {
+        if let Some(received) = self.machine.take_received() {
+            let reached = self.cuts.iter().rfind(|(cut, _)| *cut <= received);
+            self.received = reached.expect("it is awaited").1.clone();
+            self.cuts.retain(|(cut, _)| *cut > received);
+        }
+        if self.settling.is_none() || !self.machine.is_settled() {
             return;
         }
-        self.is_writing = false;
-        self.acknowledged = self.log.clone();
+        self.acknowledged = self.settling.take().expect("it was looked for");
+        self.acknowledged.iter().for_each(|(item, bytes)| {
+            let received = self.received.entry(*item).or_default();
+            *received = (*bytes).max(*received);
+        });
         for at in 0..self.holders.len() {
             let id = self.id(at);
             if self.streams[at].is_some() && self.random.bool() {
@@ -193,6 +214,12 @@ impl World {
             if let Some(item) = self.random.choice(whole) {
                 self.log.remove(&item);
                 self.acknowledged.remove(&item);
+                self.received.remove(&item);
+                self.cuts
+                    .iter_mut()
+                    .map(|(_, log)| log)
+                    .chain(&mut self.settling)
+                    .for_each(|log| _ = log.remove(&item));
                 for (to, items) in self.machine.free(&[item]) {
                     self.send(to, Message::Free(items));
                 }
@@ -239,28 +266,46 @@ impl World {
                     let has = holder.has.get(&item).copied();
                     if from == 0 && has.is_none() && holder.is_full && item != Item::Digest {
                         stream.to_server.push_back(Answer::Refused(item));
+                        holder.refused.insert(item);
+                        continue;
+                    }
+                    if from == 0 {
+                        holder.refused.remove(&item);
+                    }
+                    if holder.refused.contains(&item) {
                         continue;
                     }
                     assert!(has.unwrap_or(0) >= from, "a gap in {item:?} at {at}");
                     holder.has.insert(item, to);
                 }
-                Some(ticket)
+                Some(Answer::Received(ticket))
+            }
+            Message::Flush(ticket) => {
+                holder.make_stable();
+                Some(Answer::Acked(ticket))
             }
             Message::Copy { item, from, to, ticket } => {
                 assert_eq!(holder.copying.remove(&item).unwrap_or(0), from, "a gap in a copy");
                 let whole = if ticket.is_some() { &mut holder.has } else { &mut holder.copying };
                 whole.insert(item, to);
-                ticket
+                holder.refused.remove(&item);
+                if ticket.is_some() {
+                    holder.make_stable();
+                }
+                ticket.map(Answer::Acked)
             }
             Message::Free(items) => {
                 items.iter().for_each(|item| {
                     holder.has.remove(item);
+                    holder.stable.remove(item);
+                    holder.forgotten.remove(item);
                     holder.copying.remove(item);
                 });
                 None
             }
         };
-        stream.to_server.extend(answer.map(Answer::Acked));
+        holder.forgotten.retain(|item, bytes| holder.has.get(item).is_none_or(|has| has < bytes));
+        stream.to_server.extend(answer);
     }
 
     fn hear(&mut self, at: usize) {
@@ -269,11 +314,13 @@ impl World {
             return;
         };
         match answer {
+            Answer::Received(ticket) => self.machine.received(id, ticket),
             Answer::Acked(ticket) => self.machine.acked(id, ticket),
             Answer::Refused(item) => {
                 if let Some((other, ticket)) = self.machine.refused(id, item) {
                     let parts = vec![(item, 0, self.log[&item])];
                     self.send(other, Message::Write { ticket, parts });
+                    self.send(other, Message::Flush(ticket));
                 }
             }
         }
@@ -285,7 +332,7 @@ impl World {
             0..4 => self.disconnect(at),
             4..7 => {
                 self.disconnect(at);
-                self.holders[at].is_up = false;
+                self.holders[at].crash();
             }
             7 => {
                 // It comes back with an empty file.
@@ -298,13 +345,14 @@ impl World {
         }
     }
 
-    /// The server is killed and comes back with its own disk, which may have more than was acknowledged, or not.
+    /// The server is killed and comes back with its log, which may have more than was acknowledged, or not.
     fn restart(&mut self) {
         self.streams.iter_mut().for_each(|stream| *stream = None);
-        if self.is_writing && self.random.bool() {
-            self.log = self.acknowledged.clone();
+        if self.random.bool() {
+            self.log = self.received.clone();
         }
-        (self.is_writing, self.copy, self.commit) = (false, None, None);
+        (self.settling, self.copy, self.commit) = (None, None, None);
+        self.cuts.clear();
         self.open.clear();
         self.machine = machine(self.record.clone(), &self.log, &mut self.random);
     }
@@ -333,6 +381,17 @@ impl World {
             assert!(
                 having + gone >= *replicas,
                 "{item:?} is at {having} of {backups:?}, and {replicas} are promised"
+            );
+        }
+        for (item, bytes) in &self.received {
+            let has = |holder: &Holder| {
+                let [has, had] = [&holder.has, &holder.forgotten].map(|items| items.get(item).copied());
+                has.max(had).is_some_and(|has| has >= *bytes)
+            };
+            let having = there.iter().filter(|at| has(&self.holders[**at])).count();
+            assert!(
+                having + gone >= *replicas,
+                "{item:?} was received by {having} of {backups:?}, and {replicas} are promised"
             );
         }
     }
@@ -417,6 +476,7 @@ fn replicas_spread_by_the_speed_of_disks_and_never_share_a_host() {
         let sendings = machine.write(&[Item::Segment(number)]);
         let [one, other] = &sendings[..] else { panic!("two replicas: {sendings:?}") };
         assert_ne!(one.to.server % 20, other.to.server % 20, "of one host");
+        machine.settle();
         for sending in &sendings {
             *held.entry(sending.to.server).or_default() += 1;
             machine.acked(sending.to, sending.ticket);

@@ -84,7 +84,7 @@ pub struct AnswerOptions {
 /// A durability that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswerDurability {
-    /// At once: a crash of the server may undo what the answer says.
+    /// As for a table that is `written`: a crash may undo what the answer says.
     Written,
     /// When all that it says is stable on the disk. A table in memory refuses such a write.
     Synced,

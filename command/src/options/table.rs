@@ -37,7 +37,8 @@ impl TableMigration {
 pub enum TableDurability {
     /// Nothing survives the end of the server.
     Memory,
-    /// Answered at once, and on the disk within the server's flush interval: a crash loses the newest writes.
+    /// Answered at once, and on the disk within the server's flush interval: a crash loses the newest writes. In a cluster with
+    /// replicas answered when these have it in memory: it is lost only if all of them crash at the same time.
     Written,
     /// Answered when stable on the disk: no answered write is lost.
     Synced,

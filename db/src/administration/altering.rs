@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use control::Durability;
-use store::{RequestId, RewritingProgress, Table, WriteError};
+use store::{AwaitedCuts, RequestId, RewritingProgress, Table, WriteError};
 use wire::{Status, TenantId};
 
 use super::missing::{if_missing, unknown_table};
@@ -92,7 +92,8 @@ pub(super) fn alter(
 /// Waits until the disk has all that was written before.
 fn await_stable(control: &Control, log: &LogHandle) -> Result<(), NotStable> {
     let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
-    log.await_stable(&control.store, control.store.unstable_cut(), patience)
+    let cuts = AwaitedCuts { received: 0, stable: control.store.unstable_cut() };
+    log.await_cuts(&control.store, cuts, patience)
 }
 
 /// Waits for what was answered before a table, which is on the disk, promised this.

@@ -13,7 +13,7 @@ use control::{
     AdminRequest, ArchiveBegun, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, GrantEntry,
     OwnedPositions, Restored, TableOptions, VersionState,
 };
-use store::{OBJECT_HEADER_BYTES, ReplayError, WriteError, entry_bytes};
+use store::{AwaitedCuts, OBJECT_HEADER_BYTES, ReplayError, WriteError, entry_bytes};
 use wire::{Status, TenantId};
 
 use super::missing::unknown_table;
@@ -212,14 +212,14 @@ pub(super) fn restore(
 ) -> Result<Vec<u8>, Refusal> {
     let entry = control.table(session.tenant, name).ok_or_else(|| unknown_table(name))?;
     let until = Instant::now() + Duration::from_millis(RESTORE_PATIENCE_MS);
-    let (mut rest, mut restored, mut cut) = (objects, Restored::default(), 0);
+    let (mut rest, mut restored, mut cuts) = (objects, Restored::default(), AwaitedCuts::default());
     while !rest.is_empty() {
         let turn = &rest[..turn_bytes(rest)?];
         let answer = store_at_a_worker(control, session.tenant, entry.id, turn)?;
-        let RestoredObjects { done_bytes, counts, refused, cut: included } = answer;
+        let RestoredObjects { done_bytes, counts, refused, cuts: included } = answer;
         rest = &rest[done_bytes..];
         (restored.stored, restored.late) = (restored.stored + counts.stored, restored.late + counts.late);
-        cut = included.max(cut);
+        cuts = cuts.and(included);
         if counts.corrupted > 0 {
             return Err(Refusal::new(Status::Malformed, "an object does not match its checksum, or is none"));
         }
@@ -233,7 +233,7 @@ pub(super) fn restore(
             None => {}
         }
     }
-    wait_until_stable(control, cut)?;
+    await_cuts(control, cuts)?;
     Ok(control::encode(&restored))
 }
 
@@ -281,10 +281,10 @@ fn wait_for_room(error: WriteError, until: Instant) -> Result<(), Refusal> {
     Err(write::refused(error).status.into())
 }
 
-fn wait_until_stable(control: &Control, cut: u64) -> Result<(), Refusal> {
-    let Some(log) = control.log.as_ref().filter(|_| cut > 0) else { return Ok(()) };
+fn await_cuts(control: &Control, cuts: AwaitedCuts) -> Result<(), Refusal> {
+    let Some(log) = &control.log else { return Ok(()) };
     let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
-    log.await_stable(&control.store, cut, patience).map_err(|error| match error {
+    log.await_cuts(&control.store, cuts, patience).map_err(|error| match error {
         NotStable::Failed => Status::StorageFailed.into(),
         NotStable::Late => Status::StorageFull.into(),
     })

@@ -50,6 +50,10 @@ pub fn serve(backup: &BackupHandle, server: u32, mut stream: Stream, is_over: im
                 *found = backup.recover(log, start).map(|held| ReplicaHolder::of(log, held));
                 found.as_mut().map_or(Err(NotGiven::Stream), |holder| holder.tell(&mut stream))
             }
+            (ToHolder::Ahead { log }, _) => match backup.ahead(LogId { server, number: log }) {
+                Some(cut) => answer(&mut stream, &FromHolder::Ahead(cut)),
+                None => Err(NotGiven::Stream),
+            },
             (ToHolder::Want(wanted), Some(holder)) => {
                 holder.reader = Some(DividedReader::new(backup.divided(holder.log), wanted));
                 Ok(())
@@ -86,7 +90,7 @@ impl ReplicaHolder {
     /// Tells what there is.
     fn tell(&mut self, stream: &mut Stream) -> Result<(), NotGiven> {
         let (mut replicas, mut digests) = (Vec::new(), Vec::new());
-        let HeldLog { file, replicas: placed, disk } = &mut self.found;
+        let HeldLog { file, has_received, replicas: placed, disk } = &mut self.found;
         for replica in placed {
             let PlacedReplica { item, number, class, .. } = *replica;
             let (cut, bytes) = replica.end(&mut **disk, &mut self.buffer)?;
@@ -105,7 +109,7 @@ impl ReplicaHolder {
                 digests.extend(whole);
             }
         }
-        answer(stream, &FromHolder::Found { file: *file, replicas, digests })
+        answer(stream, &FromHolder::Found { file: *file, has_received: *has_received, replicas, digests })
     }
 
     fn fragments(&mut self, number: u64, stream: &mut Stream) -> Result<(), NotGiven> {

@@ -1,5 +1,6 @@
 //! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
 
+mod ahead;
 mod backups;
 pub mod parts;
 mod rest;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use cluster::metadata::{Catalog, Metadata, OwnLogExtent, ServerRun, TableRow};
+use cluster::metadata::{Catalog, Metadata, OwnLogEnd, OwnLogExtent, ServerRun, TableRow};
 use cluster::peer::ClusterSecret;
 use disk::{Disk, DiskError, FileDisk, Identity, Options, Way};
 use store::{HashRange, Store};
@@ -157,6 +158,14 @@ fn find(
         let found = log_reader::find_end(&mut disk, layout).map_err(|error| cannot_open(&error))?;
         let end = found.as_ref().map(FoundEnd::end);
         let number = count_start(metadata, run, end.map(|end| end.start), path)?;
+        let is_left = |(run, end): (ServerRun, OwnLogEnd)| -> Result<bool, BootError> {
+            Ok(ahead::is_elsewhere(metadata, run, end)? && backups::await_those_ahead(metadata, run)?)
+        };
+        if run.zip(end).map(is_left).transpose()? == Some(true) {
+            drop(disk);
+            backups::leave_to_others(metadata, run, path)?;
+            continue;
+        }
         let returns = |(run, end): (ServerRun, _)| metadata.owner_returns(run.server, end, clock.wall_ms());
         let up_to = match run.zip(end).map(returns).transpose().map_err(|error| cannot_open(&error))? {
             None | Some(OwnLogExtent::Whole) => None,

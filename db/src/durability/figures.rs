@@ -23,6 +23,8 @@ pub struct LogFigures {
     pub(super) segments: AtomicU64,
     /// Time from the latest cut to its being stable, in microseconds.
     pub(super) cut_us: AtomicU64,
+    /// Time from the latest cut that backups have received to their receipts, in microseconds.
+    pub(super) receipt_us: AtomicU64,
     /// Servers that are to have the log besides this one, those that have, at least, all that was acknowledged, and those that
     /// are connected.
     pub(super) replicas_wanted: AtomicU64,
@@ -46,6 +48,11 @@ impl LogFigures {
     /// Returns the time from the latest cut to its being stable, in microseconds.
     pub(super) fn cut_us(&self) -> u64 {
         self.cut_us.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time until backups have received a cut, in microseconds.
+    pub(super) fn receipt_us(&self) -> u64 {
+        self.receipt_us.load(Ordering::Relaxed)
     }
 
     /// Returns how many other servers have, at least, all that was acknowledged.
@@ -104,6 +111,11 @@ impl LogFigures {
                     of(&self.replicas_wanted),
                 ),
                 gauge("log_backups", "Other servers that take replicas of the log.", of(&self.backups)),
+                gauge(
+                    "log_receipt_us",
+                    "Microseconds until they had the latest cut in memory.",
+                    of(&self.receipt_us),
+                ),
             ]);
         }
         figures

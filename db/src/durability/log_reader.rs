@@ -127,8 +127,14 @@ impl FoundEnd {
     /// Returns the last start that wrote a digest, the latest cut, and whether all of that is there.
     #[must_use]
     pub fn end(&self) -> OwnLogEnd {
-        let (start, cut) = (self.digest.start, self.latest.max(self.digest.cut));
-        OwnLogEnd { start, cut, is_whole: self.is_whole }
+        let (start, latest) = (self.digest.start, self.latest);
+        let after = self.tails.iter().find(|tail| tail.trailer.cut == latest).map(|tail| tail.trailer.after);
+        let before = match after.unwrap_or(0) {
+            0 => None,
+            disk::FAR_AFTER => Some(0),
+            after => Some(latest - u64::from(after)),
+        };
+        OwnLogEnd { start, cut: latest.max(self.digest.cut), latest, before, is_whole: self.is_whole }
     }
 
     /// Returns the log up to this cut, or all of it that is whole. Directories have their words if the frames that hold them have

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   worker:      holds answers, gathers ── wake ──► thread: cut, write, stable ── waker ──► worker: sends them
+//!                of written tables, with backups ─► thread: cut, send, received ─ waker ──► worker: sends them
 //!   any write:   on the disk when the thread looks next, after the flush interval at the latest
 //!   grower:      adds frames to the file ahead of their use, since that takes milliseconds
 //! ```
@@ -18,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use disk::DiskError;
 use net::{Duplex, Sleeper, Waker};
-use store::{Admission, Store};
+use store::{Admission, AwaitedCuts, Store};
 
 use super::figures::LogFigures;
-use super::log_writer::{LogWriter, Snapshot, Step};
+use super::log_writer::{LogWriter, Sent, Snapshot, Step};
 use crate::limits::{
     BACKUPS_STOP_MS, GROUP_WAIT_CUTS, GROUP_WAIT_US_MAX, SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US,
 };
@@ -31,6 +32,7 @@ use crate::process;
 #[derive(Debug, Default)]
 struct Bell {
     is_wanted: AtomicBool,
+    is_receipt_wanted: AtomicBool,
     is_asleep: AtomicBool,
     is_stopping: AtomicBool,
     has_failed: AtomicBool,
@@ -50,7 +52,18 @@ impl LogWaker {
     /// Makes the thread write soon what was appended before this call. Costs a system call if the thread sleeps.
     #[inline]
     pub fn wake(&self) {
-        self.bell.is_wanted.store(true, Ordering::SeqCst);
+        self.ring(&self.bell.is_wanted);
+    }
+
+    /// Makes the thread send soon to backups what was appended before this call, without the disk; without backups, write it.
+    #[inline]
+    pub fn wake_for_receipts(&self) {
+        self.ring(&self.bell.is_receipt_wanted);
+    }
+
+    #[inline]
+    fn ring(&self, wanted: &AtomicBool) {
+        wanted.store(true, Ordering::SeqCst);
         if self.bell.is_asleep.load(Ordering::SeqCst) && self.bell.is_asleep.swap(false, Ordering::SeqCst) {
             self.sleeper.wake();
         }
@@ -61,6 +74,13 @@ impl LogWaker {
     #[must_use]
     pub fn group_wait_us(&self) -> u64 {
         (self.figures.cut_us() * GROUP_WAIT_CUTS).min(GROUP_WAIT_US_MAX)
+    }
+
+    /// The same of answers that wait for backups to receive what they show.
+    #[inline]
+    #[must_use]
+    pub fn receipt_wait_us(&self) -> u64 {
+        (self.figures.receipt_us() * GROUP_WAIT_CUTS).min(GROUP_WAIT_US_MAX)
     }
 
     /// Returns whether the disk has failed, so that nothing becomes stable any more.
@@ -130,20 +150,29 @@ pub enum NotStable {
 }
 
 impl LogHandle {
-    /// Waits until a cut of the store's log is stable. For control threads.
+    /// Wakes the thread for whichever of these cuts is not reached.
+    pub fn wake_for(&self, store: &Store, cuts: AwaitedCuts) {
+        if cuts.stable > store.stable_cut() {
+            self.waker.wake();
+        } else if !cuts.are_reached(store.reached_cuts()) {
+            self.waker.wake_for_receipts();
+        }
+    }
+
+    /// Waits until cuts of the store's log are reached. For control threads.
     ///
     /// # Errors
     /// [`NotStable`]
-    pub fn await_stable(&self, store: &Store, cut: u64, patience: Duration) -> Result<(), NotStable> {
+    pub fn await_cuts(&self, store: &Store, cuts: AwaitedCuts, patience: Duration) -> Result<(), NotStable> {
         let until = Instant::now() + patience;
-        while store.stable_cut() < cut {
+        while !cuts.are_reached(store.reached_cuts()) {
             if self.waker.has_failed() {
                 return Err(NotStable::Failed);
             }
             if Instant::now() > until {
                 return Err(NotStable::Late);
             }
-            self.waker.wake();
+            self.wake_for(store, cuts);
             thread::sleep(Duration::from_micros(STABLE_LOOK_US));
         }
         Ok(())
@@ -210,65 +239,101 @@ fn write_all(
     prepare(&mut writer);
     let mut was_full = false;
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
+    let (mut wanted_disk, mut wanted_receipts, mut told) = (true, false, writer.store().reached_cuts());
     while !bell.has_failed.load(Ordering::Acquire) {
-        bell.is_wanted.store(false, Ordering::SeqCst);
-        if !writer.is_waiting() {
-            (is_last, began) = (bell.is_stopping.load(Ordering::SeqCst), Instant::now());
-            // Requested before the cut, so that it includes what was written before the request.
-            snapshots = wanted.try_iter().collect();
+        wanted_disk |= bell.is_wanted.swap(false, Ordering::SeqCst);
+        wanted_receipts |= bell.is_receipt_wanted.swap(false, Ordering::SeqCst);
+        let interval = interval_of(&writer, flush_interval);
+        let mut is_due = !writer.has_backups()
+            || writer.is_waiting()
+            || wanted_disk
+            || writer.needs_disk()
+            || began.elapsed() >= interval;
+        if !is_due {
+            writer.tend_backups();
+            let sent = if wanted_receipts { writer.send_ahead() } else { Sent::Now };
+            (wanted_receipts, is_due) = (sent != Sent::Now, sent == Sent::WithDisk);
         }
-        match writer.step() {
-            // Whatever comes of backups wakes it.
-            Ok(Step::Waiting) => {
-                if is_last && began.elapsed() > Duration::from_millis(BACKUPS_STOP_MS) {
-                    return tracing::error!("the last writes of durable tables are not at other servers");
-                }
+        if is_due {
+            if !writer.is_waiting() {
+                (is_last, began) = (bell.is_stopping.load(Ordering::SeqCst), Instant::now());
+                // Requested before the cut, so that it includes what was written before the request.
+                snapshots = wanted.try_iter().collect();
+                (wanted_disk, wanted_receipts) = (false, false);
             }
-            Ok(step) => {
-                if writer.has_settled() {
-                    bell.has_settled.store(true, Ordering::Release);
+            match writer.step() {
+                // Whatever comes of backups wakes it.
+                Ok(Step::Waiting) => {
+                    if is_last && began.elapsed() > Duration::from_millis(BACKUPS_STOP_MS) {
+                        return tracing::error!("the last writes of durable tables are not at other servers");
+                    }
+                    wanted_receipts = wanted_receipts && writer.send_ahead() != Sent::Now;
                 }
-                for sender in snapshots.drain(..) {
-                    // The requester may have given up waiting.
-                    let _ = sender.send(writer.snapshot());
+                Ok(step) => {
+                    bell.has_settled.fetch_or(writer.has_settled(), Ordering::Release);
+                    for sender in snapshots.drain(..) {
+                        // The requester may have given up waiting.
+                        let _ = sender.send(writer.snapshot());
+                    }
+                    if step != Step::Full {
+                        on_stable();
+                    }
+                    tell_if_full(&mut was_full, step);
+                    if is_last {
+                        return end(writer, step, bell, on_stable);
+                    }
                 }
-                if step != Step::Full {
-                    on_stable();
-                }
-                tell_if_full(&mut was_full, step);
-                if is_last && step == Step::Full {
-                    let bytes = writer.store().unstable_bytes();
-                    return tracing::error!(
-                        bytes,
-                        "no space on the disk for the last writes of durable tables"
-                    );
-                }
-                if is_last {
-                    return match writer.finish() {
-                        Ok(()) => bell.is_complete.store(true, Ordering::Release),
-                        Err(error) => fail(writer.store(), bell, &error, on_stable),
-                    };
-                }
-                if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
-                    continue;
-                }
-            }
-            Err(error) => return fail(writer.store(), bell, &writer.cause_of(error), on_stable),
-        }
-        bell.is_asleep.store(true, Ordering::SeqCst);
-        let is_stopping = bell.is_stopping.load(Ordering::SeqCst) && !writer.is_waiting();
-        if !bell.is_wanted.load(Ordering::SeqCst) && !is_stopping {
-            // Cores that wait for frames do not wake it.
-            let short = Duration::from_millis(SHORT_INTERVAL_MS);
-            let timeout = if writer.is_short() { flush_interval.min(short) } else { flush_interval };
-            if let Err(error) = Duplex::sleep_over(sleeper, writer.sockets(), timeout) {
-                tracing::warn!(%error, "the log's thread cannot wait for backups");
-                thread::sleep(short);
+                Err(error) => return fail(writer.store(), bell, &writer.cause_of(error), on_stable),
             }
         }
-        bell.is_asleep.store(false, Ordering::SeqCst);
+        if writer.store().reached_cuts() != told {
+            told = writer.store().reached_cuts();
+            on_stable();
+        }
+        writer.flush_backups();
+        // Receipts that came too late for a step are sent now.
+        let is_owed = (wanted_disk || is_due && wanted_receipts) && !writer.is_waiting();
+        let is_ahead = writer.has_backups() && !writer.is_waiting();
+        let passed = if is_ahead { began.elapsed() } else { Duration::ZERO };
+        sleep(&writer, bell, is_owed, (sleeper, interval.saturating_sub(passed)));
     }
     on_stable();
+}
+
+/// Returns the time from one cut of the disk to the next one for which nobody asks.
+fn interval_of(writer: &LogWriter, flush_interval: Duration) -> Duration {
+    // Cores that wait for frames do not wake the thread.
+    let short = Duration::from_millis(SHORT_INTERVAL_MS);
+    if writer.is_short() { flush_interval.min(short) } else { flush_interval }
+}
+
+/// Sleeps until somebody wants something, or backups have sent something, or this time has passed.
+fn sleep(writer: &LogWriter, bell: &Bell, is_owed: bool, (sleeper, time): (&Sleeper, Duration)) {
+    bell.is_asleep.store(true, Ordering::SeqCst);
+    let is_stopping = bell.is_stopping.load(Ordering::SeqCst) && !writer.is_waiting();
+    let is_rung =
+        [&bell.is_wanted, &bell.is_receipt_wanted].iter().any(|wanted| wanted.load(Ordering::SeqCst));
+    if !is_rung
+        && !is_owed
+        && !is_stopping
+        && let Err(error) = Duplex::sleep_over(sleeper, writer.sockets(), time)
+    {
+        tracing::warn!(%error, "the log's thread cannot wait for backups");
+        thread::sleep(Duration::from_millis(SHORT_INTERVAL_MS));
+    }
+    bell.is_asleep.store(false, Ordering::SeqCst);
+}
+
+/// Ends the log after its last step.
+fn end(mut writer: LogWriter, step: Step, bell: &Bell, on_stable: &impl Fn()) {
+    if step == Step::Full {
+        let bytes = writer.store().unstable_bytes();
+        return tracing::error!(bytes, "no space on the disk for the last writes of durable tables");
+    }
+    match writer.finish() {
+        Ok(()) => bell.is_complete.store(true, Ordering::Release),
+        Err(error) => fail(writer.store(), bell, &error, on_stable),
+    }
 }
 
 /// Takes what the thread needs; without it, it works all the same.

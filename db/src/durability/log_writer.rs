@@ -6,7 +6,8 @@
 //! ```
 //! A segment's bytes are copied once, into blocks with trailers; that is also when they get their checksums. One step
 //! is one cut; it writes in batches, and whatever it wrote counts only when all of it is there. With backups it goes to them
-//! before, and is stable when they have it, too: until then, steps wait for that (`under_way.rs`).
+//! before, and is stable when they have it, too: until then, steps wait for that (`under_way.rs`). Cuts in between go to backups
+//! alone, which are to have them in memory (`receipts.rs`).
 //!
 //! A step that finds no free frame leaves its cut unwritten, and a later one includes it. Then nothing becomes stable, so
 //! nothing is freed: `share.rs` keeps that from happening.
@@ -15,6 +16,7 @@ mod batch;
 mod digests;
 mod directories;
 mod finish;
+mod receipts;
 mod share;
 mod snapshot;
 mod under_way;
@@ -25,11 +27,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use disk::{
-    BLOCK_BYTES, Buffer, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED, PAYLOAD_BYTES, Trailer, blocks_of,
+    BLOCK_BYTES, Buffer, Disk, DiskError, FAR_AFTER, FrameId, NO_ENTRY, OPEN_ENDED, PAYLOAD_BYTES, Trailer,
+    blocks_of,
 };
 use store::{LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
 pub(super) use self::directories::{Directories, add_words};
+pub use self::receipts::Sent;
 pub use self::share::frames_reserved;
 pub use self::snapshot::{Snapshot, SnapshotError};
 
@@ -94,6 +98,8 @@ struct OpenSegment {
     opened: Opened,
     /// Bytes below the last stable cut.
     written: usize,
+    /// Bytes that were sent to backups.
+    sent: usize,
     /// Where the first entry begins that begins in the last written block or behind it.
     entry: usize,
     /// Words of the directory, of the entries before that.
@@ -101,6 +107,16 @@ struct OpenSegment {
 }
 
 impl OpenSegment {
+    /// Returns the bytes below a cut.
+    fn end_at(&self, positions: &[LogPosition], store: &Store) -> usize {
+        let position = positions[self.opened.writer];
+        match position.sequence.cmp(&self.opened.sequence) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => position.bytes as usize,
+            std::cmp::Ordering::Greater => store.closed_bytes(self.opened).expect("its head went on"),
+        }
+    }
+
     /// Returns the words of all entries that are on the disk.
     fn all_words(&mut self, store: &Store) -> Vec<u64> {
         let mut words = std::mem::take(&mut self.words);
@@ -152,7 +168,8 @@ pub struct LogWriter {
     open: Vec<OpenSegment>,
     emptied: BTreeSet<u32>,
     survivors: [LogPosition; SIDE_WRITERS],
-    released: VecDeque<Released>,
+    /// Segments that are empty, each with the first cut that includes whatever ended its entries.
+    released: VecDeque<(u64, Released)>,
     positions: Vec<LogPosition>,
     /// Blocks of a batch.
     buffer: Buffer,
@@ -170,6 +187,12 @@ pub struct LogWriter {
     pins: Pins,
     directories: Directories,
     replicas: Option<ReplicaSender>,
+    /// Cuts whose receipt is awaited, with their positions.
+    unreceived: VecDeque<(u64, Vec<LogPosition>, Instant)>,
+    /// The number that the disk has of the latest stable cut: that of the last one that was sent until then.
+    written: u64,
+    /// Whether the last step found no room.
+    is_full: bool,
     /// Whether all was at enough backups at any time since the start.
     has_settled: bool,
     under_way: Option<UnderWay>,
@@ -215,6 +238,9 @@ impl LogWriter {
             pins: Pins::default(),
             directories,
             replicas: None,
+            unreceived: VecDeque::new(),
+            written: 0,
+            is_full: false,
             has_settled: false,
             under_way: None,
             leaving: Vec::new(),
@@ -277,7 +303,9 @@ impl LogWriter {
             Some(under_way) => under_way,
             None => {
                 self.write_directories(DIRECTORIES_AT_ONCE)?;
-                match self.begin_cut()? {
+                let begun = self.begin_cut()?;
+                self.is_full = begun.is_none();
+                match begun {
                     Some(under_way) => under_way,
                     None => {
                         self.leave_if_settled();
@@ -293,9 +321,9 @@ impl LogWriter {
             self.admit();
             return Ok(Step::Waiting);
         }
-        let clock_ms = under_way.clock_ms;
+        let (stable, clock_ms) = (under_way.cut, under_way.clock_ms);
         let step = self.complete(under_way);
-        self.exchange(clock_ms)?;
+        self.exchange((stable, clock_ms))?;
         self.copy_to_backups();
         self.admit();
         Ok(step)
@@ -308,21 +336,21 @@ impl LogWriter {
         let (cut, released) = self.store.cut(&mut positions);
         // Behind the cut, so that it is not behind what anybody has seen to expire before.
         let clock_ms = self.store.now_ms();
-        self.released.extend(released);
+        self.released.extend(released.map(|released| (cut, released)));
         self.take_news();
         if cfg!(weakened = "freed") {
             self.positions.clone_from(&positions);
-            self.exchange(clock_ms)?;
+            self.exchange((cut, clock_ms))?;
         }
         let written = self.write_cut((cut, clock_ms), &positions);
-        let parts = match written {
-            Ok(Some(parts)) => parts,
+        let (parts, number) = match written {
+            Ok(Some(written)) => written,
             other => {
                 self.positions = positions;
                 return other.map(|_| None);
             }
         };
-        Ok(Some(UnderWay { cut, clock_ms, positions, parts, began }))
+        Ok(Some(UnderWay { cut, number, clock_ms, positions, parts, began }))
     }
 
     /// Takes in what heads have opened and the cleaner has begun to empty.
@@ -336,20 +364,21 @@ impl LogWriter {
             self.frames_opened += if class == 0 { opened.frames.into() } else { 0 };
             let segment = Segment { frames: Vec::new(), bytes: OPEN_ENDED, class };
             self.state.segments.insert(opened.sequence, segment);
-            let (written, entry, words) = (0, SEGMENT_HEADER_BYTES, Vec::new());
-            self.open.push(OpenSegment { opened, written, entry, words });
+            let (written, sent, entry, words) = (0, 0, SEGMENT_HEADER_BYTES, Vec::new());
+            self.open.push(OpenSegment { opened, written, sent, entry, words });
         }
         let known = self.emptied.len();
         self.emptied.extend(self.store.take_emptied());
         self.digest_is_due |= self.emptied.len() > known;
     }
 
-    /// Sends and writes what a cut writes, and returns it; `None` if there is no room for it.
+    /// Sends and writes what a cut writes, and returns it, with the number that the disk has of the cut; `None` if there is no room
+    /// for it.
     fn write_cut(
         &mut self,
         (cut, clock_ms): (u64, u64),
         positions: &[LogPosition],
-    ) -> Result<Option<Vec<Part>>, DiskError> {
+    ) -> Result<Option<(Vec<Part>, u64)>, DiskError> {
         let mut parts: Vec<Part> =
             self.open.iter().filter_map(|open| self.part_of(open, positions)).collect();
         for part in &parts {
@@ -361,19 +390,15 @@ impl LogWriter {
         if std::mem::take(&mut self.digest_is_due) || clock_alone {
             self.write_digest(clock_ms)?;
         }
-        self.send_cut((cut, clock_ms), &parts);
-        self.write_parts(&mut parts, (cut, clock_ms))?;
-        Ok(Some(parts))
+        // Nothing came since the last one that was sent: both mean the same by its number.
+        let number = if self.send_cut((cut, clock_ms), positions) { cut } else { self.last_sent() };
+        self.write_parts(&mut parts, (number, clock_ms))?;
+        Ok(Some((parts, number)))
     }
 
     /// Returns what a cut has to write of a segment, if anything.
     fn part_of(&self, open: &OpenSegment, positions: &[LogPosition]) -> Option<Part> {
-        let (position, sequence) = (positions[open.opened.writer], open.opened.sequence);
-        let end = match position.sequence.cmp(&sequence) {
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => position.bytes as usize,
-            std::cmp::Ordering::Greater => self.store.closed_bytes(open.opened).expect("its head went on"),
-        };
+        let end = open.end_at(positions, &self.store);
         (end > open.written).then_some(Part {
             opened: open.opened,
             previous: open.written,
@@ -417,6 +442,8 @@ impl LogWriter {
     fn write_parts(&mut self, parts: &mut [Part], (cut, clock_ms): (u64, u64)) -> Result<(), DiskError> {
         let mut batch = Batch::default();
         let writes = parts.len() as u32;
+        let distance = || u16::try_from(cut - self.written).unwrap_or(FAR_AFTER);
+        let after = if self.replicas.is_some() { distance() } else { 0 };
         for part in parts {
             let Part { opened, previous, end, .. } = *part;
             let segment = &self.state.segments[&opened.sequence];
@@ -430,6 +457,7 @@ impl LogWriter {
                 writes,
                 class: segment.class,
                 first: NO_ENTRY,
+                after,
             };
             let begin = trailer.written().start as usize * PAYLOAD_BYTES;
             let sealed = self.store.sealed_bytes(opened, begin..end);

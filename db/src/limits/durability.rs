@@ -109,6 +109,15 @@ pub const HELD_BYTES_MAX: usize = 64 << 20;
 /// disk nobody waits long.
 pub const GROUP_WAIT_CUTS: u64 = 4;
 
+/// Cuts that may be on their way to backups before these have received the first one.
+pub const UNRECEIVED_CUTS_MAX: usize = 4;
+
+/// Bytes of the longest message to a backup that leaves with others: copying it costs less than a call of the kernel.
+pub const BACKUP_QUEUED_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes that may be sent to backups and not be settled: more is settled at once. A link keeps up to twice as much.
+pub const UNSETTLED_BYTES_MAX: usize = if cfg!(test) { 20_000 } else { 8 << 20 };
+
 /// Its limit, in microseconds: on a slow disk many come while one cut is written.
 pub const GROUP_WAIT_US_MAX: u64 = 300;
 
@@ -205,6 +214,17 @@ pub const BACKUP_MEASURED_FRAMES: u32 = 4;
 
 /// Longest wait of the thread that finds backups for something to do, in milliseconds.
 pub const BACKUPS_STEP_MS: u64 = 20;
+
+/// Longest time for which a start waits for backups to say what they have received of its log, in milliseconds: longer than the life
+/// of a lease and the time in which everybody registers again behind an outage of etcd, so that one that is dead is not registered.
+pub const START_ASKS_MS: u64 = 8_000;
+
+/// Time after which a start that leaves its log to others takes it itself if nobody has begun to recover it, in milliseconds: they do
+/// within seconds if they can.
+pub const LEFT_PATIENCE_MS: u64 = 60_000;
+
+/// Time for which a recovery waits for backups that have run on, in milliseconds, before it makes do with those that were started since.
+pub const RESTARTED_PATIENCE_MS: u64 = 5_000;
 
 /// Time between two looks at the registered servers for backups, in milliseconds.
 pub const BACKUPS_LOOK_MS: u64 = 250;

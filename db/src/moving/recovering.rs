@@ -35,7 +35,7 @@ use crate::control_plane::migrations::{ExitReason, Figure, RecoveryShare};
 use crate::durability::replicas::gathered::Gathered;
 use crate::limits::{
     CLUSTER_RETRY_MS, PULL_LOOK_US, RECOVERED_REPLIES_BYTES_MAX, RECOVERY_AGAIN_MS, RECOVERY_GATHER_MS,
-    RECOVERY_LOOK_MS, REPLAY_PATIENCE_MS,
+    RECOVERY_LOOK_MS, REPLAY_PATIENCE_MS, RESTARTED_PATIENCE_MS,
 };
 use crate::sync::lock;
 use crate::tablet::{PartsChange, subtract};
@@ -225,12 +225,13 @@ impl Recovering {
 
     /// Finds the log at its backups, as of the cut that is decided for all who recover it.
     fn find(&mut self, server: u32) -> Result<(Holders, Gathered, Basis), Halt> {
-        let mut told = None;
+        let (mut told, begun) = (None, Instant::now());
         loop {
+            let has_waited = begun.elapsed() > Duration::from_millis(RESTARTED_PATIENCE_MS);
             let recovery = self.insist(|metadata| metadata.recovery(server))?;
             // Its owner is back.
             let Some(mut recovery) = recovery else { return Err(Halt::Failed) };
-            let found = Holders::open(&self.context.control, &recovery.replicas)
+            let found = Holders::open(&self.context.control, &recovery.replicas, has_waited)
                 .and_then(|mut holders| holders.gather(&recovery).map(|found| (holders, found)));
             match found {
                 Ok((mut holders, (found, own))) => {

@@ -49,11 +49,11 @@ pub fn serve(control: &Control, mut stream: Stream) {
         }
         if let Some(of_cut) = of_cut {
             if let Some(log) = &control.log {
-                log.waker.wake();
-                // Mostly it takes one write of the disk.
+                log.wake_for(&control.store, of_cut.cuts);
+                // Mostly it takes one write of the disk, or one receipt.
                 if waiting.answers.is_empty() {
                     let patience = Duration::from_millis(REMOTE_DISK_MS);
-                    let _ = log.await_stable(&control.store, of_cut.cut, patience);
+                    let _ = log.await_cuts(&control.store, of_cut.cuts, patience);
                 }
             }
             waiting.bytes += of_cut.body.len();
@@ -78,17 +78,18 @@ impl Waiting {
 
 /// Sends what waits no more; returns false if the stream is gone.
 fn send_due(control: &Control, stream: &mut Stream, waiting: &mut Waiting) -> bool {
-    let stable = control.log.as_ref().map_or(u64::MAX, |_| control.store.stable_cut());
+    let reached = control.store.reached_cuts();
+    let is_reached = |answer: &PeerAnswerOfCut| control.log.is_none() || answer.cuts.are_reached(reached);
     let has_failed = control.log.as_ref().is_some_and(|log| log.waker.has_failed());
     let patience = Duration::from_millis(REMOTE_DISK_PATIENCE_MS);
     loop {
         let is_full = waiting.is_full();
         let is_due = |(since, answer): &mut (Instant, PeerAnswerOfCut)| {
-            answer.cut <= stable || has_failed || is_full || since.elapsed() > patience
+            is_reached(answer) || has_failed || is_full || since.elapsed() > patience
         };
         let Some((_, answer)) = waiting.answers.pop_front_if(is_due) else { return true };
         waiting.bytes -= answer.body.len();
-        let body = if answer.cut <= stable { answer.body } else { answer.later };
+        let body = if is_reached(&answer) { answer.body } else { answer.later };
         if !write(stream, &body) {
             return false;
         }

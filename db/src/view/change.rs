@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use net::Waker;
-use store::{Inbox, Pinned, ReplayError, Replayed, RequestId, Table, Taken, WriteError};
+use store::{AwaitedCuts, Inbox, Pinned, ReplayError, Replayed, RequestId, Table, Taken, WriteError};
 use wire::TenantId;
 
 use super::Cut;
@@ -66,17 +66,17 @@ pub struct PeerReads {
 /// The answer to a record of questions: one or two records.
 #[derive(Debug)]
 pub struct PeerAnswer {
-    /// What shows nothing that the disk is to have first.
+    /// What shows nothing that the disk, or backups, are to have first.
     pub(crate) now: Option<Vec<u8>>,
     /// What does.
     pub(crate) of_cut: Option<PeerAnswerOfCut>,
 }
 
-/// Answers that show what the disk is to have first.
+/// Answers that show what the disk, or backups, are to have first.
 #[derive(Debug)]
 pub struct PeerAnswerOfCut {
-    /// The cut of the log that includes it.
-    pub(crate) cut: u64,
+    /// The cuts of the log that include it.
+    pub(crate) cuts: AwaitedCuts,
     /// The record of answers.
     pub(crate) body: Vec<u8>,
     /// The one in place of it that refuses: the questions come later.
@@ -110,8 +110,8 @@ pub struct RestoredObjects {
     pub(crate) counts: Replayed,
     /// The reason why the rest is not stored.
     pub(crate) refused: Option<NotRestored>,
-    /// The cut of the log that includes what is stored; 0 if the table is not synced.
-    pub(crate) cut: u64,
+    /// The cuts of the log that include what is stored.
+    pub(crate) cuts: AwaitedCuts,
 }
 
 /// Replies to requests that may have written to a table in memory, which has come to the disk since: they go there too, so

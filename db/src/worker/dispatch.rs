@@ -275,7 +275,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     /// Makes a request pending that lacks objects.
     #[cold]
     fn park(&mut self, pending: &Pending<'_>) {
-        self.environment.core.take_seen_cut();
+        self.environment.core.take_seen();
         let Pending { session, sequence, peer, flags, .. } = *pending;
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);

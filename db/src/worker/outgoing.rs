@@ -56,8 +56,8 @@ pub struct Outgoing {
     gathers_since_us: Option<u64>,
     /// Buffer for an answer that is sent in parts.
     whole: Box<[u8]>,
-    /// Answers that wait for the disk.
-    held: HeldAnswers,
+    /// Answers that wait for receipts of backups, and those that wait for the disk.
+    held: [HeldAnswers; 2],
     /// Number of the latest answer in parts. It starts at random, so that the numbers of two workers rarely coincide.
     stamp: u32,
 }
@@ -79,7 +79,7 @@ impl Outgoing {
             hurries: false,
             gathers_since_us: None,
             whole: vec![0; REPLY_PARTS_BYTES_MAX].into_boxed_slice(),
-            held: HeldAnswers::default(),
+            held: <[HeldAnswers; 2]>::default(),
             stamp: RandomState::new().hash_one(0) as u32,
         }
     }

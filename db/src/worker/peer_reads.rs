@@ -7,9 +7,11 @@
 //! the pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
 //! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
 //! and the answer is `Later`. An answer that shows what is not yet on the disk of a synced table, or of any durable one if
-//! the invocation's request asks for the disk, waits on its stream's thread (`remote/serving.rs`), which serves others meanwhile.
+//! the invocation's request asks for the disk, or what backups have not received, waits on its stream's thread
+//! (`remote/serving.rs`), which serves others meanwhile.
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
+use store::AwaitedCuts;
 use wire::TenantId;
 
 use crate::limits::REMOTE_ANSWER_BYTES;
@@ -24,32 +26,36 @@ pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
         return;
     };
     // What others in this round have seen is theirs.
-    let seen = environment.core.take_seen_cut();
+    let seen = environment.core.take_seen();
     environment.core.ask_for_disk(for_disk);
-    let stable = environment.core.store().stable_cut();
+    let reached = environment.core.store().reached_cuts();
     let (mut bytes, mut served) = (0, 0);
-    let (mut now, mut held, mut cut): (Option<Answers>, Option<(Answers, Answers)>, u64) = Default::default();
+    let (mut now, mut held): (Option<Answers>, Option<(Answers, Answers)>) = Default::default();
+    let mut cuts = AwaitedCuts::default();
     for question in &questions {
         let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));
         if let Reply::Found { value, .. } = reply {
             bytes += value.len();
         }
         served += u64::from(matches!(reply, Reply::Found { .. } | Reply::Absent));
-        let shown = environment.core.take_seen_cut();
-        if shown <= stable {
+        let shown = environment.core.take_seen();
+        if shown.are_reached(reached) {
             now.get_or_insert_with(Answers::new).push(question.number, reply);
             continue;
         }
-        cut = cut.max(shown);
+        cuts = cuts.and(shown);
         let (body, later) = held.get_or_insert_with(|| (Answers::new(), Answers::new()));
         body.push(question.number, reply);
         later.push(question.number, Reply::Later);
     }
     environment.metrics.add(Counter::RemoteReadsServed, served);
     environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
-    environment.core.see_cut(seen);
-    let of_cut =
-        held.map(|(body, later)| PeerAnswerOfCut { cut, body: body.into_bytes(), later: later.into_bytes() });
+    environment.core.see(seen);
+    let of_cut = held.map(|(body, later)| PeerAnswerOfCut {
+        cuts,
+        body: body.into_bytes(),
+        later: later.into_bytes(),
+    });
     // The stream may be gone; then nobody waits.
     reads.answer.send(Some(PeerAnswer { now: now.map(Answers::into_bytes), of_cut }));
 }

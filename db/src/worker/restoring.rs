@@ -19,11 +19,11 @@ pub fn store(environment: &WorkerEnvironment<'_>, objects: &ArchivedObjects) {
             None => store_by_parts(environment, &entry.parts, &mut rest, &mut counts),
         }
         .err();
-        let cut = environment.core.take_seen_cut();
+        let cuts = environment.core.take_seen();
         // Others in this round may have seen it, too.
-        environment.core.see_cut(cut);
+        environment.core.see(cuts);
         let done_bytes = objects.entries.len() - rest.len();
-        restored = RestoredObjects { done_bytes, counts, cut, ..restored };
+        restored = RestoredObjects { done_bytes, counts, cuts, ..restored };
     }
     // The control thread may have given up waiting.
     objects.answer.send(restored);

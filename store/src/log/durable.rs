@@ -1,6 +1,6 @@
 //! The log as a disk sees it: numbers of segments, positions of durable heads, bytes that no longer change, tombstones.
 
-use crate::cut::LogPosition;
+use crate::cut::{LogPosition, Wait};
 use crate::durable::{Opened, SegmentPlace};
 use crate::index::Location;
 use crate::limits::FRAMES_PER_WINDOW;
@@ -61,18 +61,26 @@ impl Log {
     /// Returns whether the disk holds the entry at `location`, or need not.
     #[inline]
     pub(crate) fn is_stable(&self, location: Location) -> bool {
-        let seglet = self.seglet_of(location);
-        self.segments.unsynced_of(seglet).is_none_or(|writer| self.is_below_cut(location, seglet, writer))
+        self.has(Wait::Stable, location)
     }
 
-    /// As [`Log::is_stable`], for a segment that the disk holds in part.
+    /// Returns whether the entry at `location` is where somebody waits for it to be, or need not.
+    #[inline]
+    pub(crate) fn has(&self, wait: Wait, location: Location) -> bool {
+        let seglet = self.seglet_of(location);
+        self.segments
+            .unsynced_of(seglet)
+            .is_none_or(|writer| self.is_below_cut(wait, location, seglet, writer))
+    }
+
+    /// As [`Log::has`], for a segment that the disk does not hold completely.
     #[cold]
-    fn is_below_cut(&self, location: Location, seglet: u32, writer: usize) -> bool {
+    fn is_below_cut(&self, wait: Wait, location: Location, seglet: u32, writer: usize) -> bool {
         let Some(durable) = &self.durable else { return true };
-        let (stable, sequence) = (durable.stable(writer), self.segments.sequence_at(seglet));
+        let (reached, sequence) = (durable.position_of(wait, writer), self.segments.sequence_at(seglet));
         // A position behind the entry's beginning is behind its end.
         let bytes = || location.offset() - self.start_of(self.segments.first_of(seglet, sequence));
-        stable.sequence > sequence || stable.sequence == sequence && stable.bytes as usize > bytes()
+        reached.sequence > sequence || reached.sequence == sequence && reached.bytes as usize > bytes()
     }
 
     /// Returns the bytes of a closed segment, header included; `None` of a head's.

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::completion::RequestId;
-use crate::cut::Writing;
+use crate::cut::{AwaitedCuts, Wait, Writing};
 use crate::epoch::{EpochPin, HeldPin, LocalEpoch};
 use crate::error::WriteError;
 use crate::hash_range::Position;
@@ -37,10 +37,12 @@ pub struct Core {
     pub(crate) reply: RefCell<Vec<u8>>,
     /// The completion record of the write in progress.
     pub(crate) completion: Cell<Option<Staged>>,
-    /// See [`Core::take_seen_cut`].
-    pub(crate) seen_cut: Cell<u64>,
-    /// The least promise of tables about which that notes anything: see [`Core::ask_for_disk`].
+    /// See [`Core::take_seen`].
+    pub(crate) seen: Cell<AwaitedCuts>,
+    /// The least promise of tables about which that notes anything, and the least for which it notes what is to be stable: see
+    /// [`Core::ask_for_disk`].
     pub(crate) notes_from: Cell<u8>,
+    pub(crate) stable_from: Cell<u8>,
     pub(crate) scratch: RefCell<Scratch>,
     /// Nodes retired by this core's edits of ordered tables.
     pub(crate) garbage: RefCell<NodeGarbage>,
@@ -96,7 +98,7 @@ impl Core {
         let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
         let (head, scratch, garbage) = Default::default();
         let durable_head = RefCell::new(Head::new(Role::Writer(index)));
-        let (seen_cut, turn, owed) = Default::default();
+        let (seen, turn, owed) = Default::default();
         let (request, reply, completion) = Default::default();
         Core {
             store,
@@ -107,8 +109,9 @@ impl Core {
             request,
             reply,
             completion,
-            seen_cut,
+            seen,
             notes_from: Cell::new(SYNCED),
+            stable_from: Cell::new(SYNCED),
             scratch,
             garbage,
             turn,
@@ -116,32 +119,33 @@ impl Core {
         }
     }
 
-    /// Returns the number of the first cut that includes whatever this core has read, found absent or written in
-    /// synced tables ([`Table::set_synced`]) since the last call, or in durable ones after [`Core::ask_for_disk`], and
-    /// forgets it; 0 if all of that was stable. A replay finds it once the stable cut ([`Store::stable_cut`]) has this
-    /// number.
+    /// Returns the first cuts that include whatever this core has read, found absent or written since the last call, and
+    /// forgets it: in synced tables ([`Table::set_synced`]), or in all durable ones after [`Core::ask_for_disk`], what is to be
+    /// stable, and in the others what is to be received, if anybody receives the log ([`Store::await_receipts`]).
     #[inline]
-    pub fn take_seen_cut(&self) -> u64 {
-        self.seen_cut.take()
+    pub fn take_seen(&self) -> AwaitedCuts {
+        self.seen.take()
     }
 
-    /// Makes [`Core::take_seen_cut`] include what the core does in all durable tables from now on, or in synced ones only.
-    /// Each request that reads or writes begins with it. Cost: one store.
+    /// Makes [`Core::take_seen`] include what the core does in all durable tables from now on as what is to be stable, or
+    /// that in synced ones only. Each request that reads or writes begins with it. Cost: two stores.
     #[inline]
     pub fn ask_for_disk(&self, asks: bool) {
-        self.notes_from.set(if asks { WRITTEN } else { SYNCED });
+        let awaits = self.store.log.durable.as_ref().is_some_and(|durable| durable.awaits_receipts());
+        self.notes_from.set(if asks || awaits { WRITTEN } else { SYNCED });
+        self.stable_from.set(if asks { WRITTEN } else { SYNCED });
     }
 
     /// Returns whether the request in progress asks: see [`Core::ask_for_disk`].
     #[must_use]
     pub fn asks_for_disk(&self) -> bool {
-        self.notes_from.get() == WRITTEN
+        self.stable_from.get() == WRITTEN
     }
 
-    /// Makes the next call of [`Core::take_seen_cut`] return at least this number.
+    /// Makes the next call of [`Core::take_seen`] return at least these.
     #[inline]
-    pub fn see_cut(&self, cut: u64) {
-        self.seen_cut.set(cut.max(self.seen_cut.get()));
+    pub fn see(&self, cuts: AwaitedCuts) {
+        self.seen.set(self.seen.get().and(cuts));
     }
 
     /// Returns the log head for objects of a table.
@@ -227,12 +231,12 @@ impl Pinned<'_> {
     /// Moves the core's position behind what it has appended, all of which is sealed and nothing of it published.
     /// Returns the number of the first cut that includes it.
     #[inline]
-    pub(crate) fn advance(&self, writing: &Writing<'_>, is_noted: bool) -> u64 {
+    pub(crate) fn advance(&self, writing: &Writing<'_>, wait: Wait) -> u64 {
         let log = &self.core.store.log;
         let position = log.position(&self.core.durable_head.borrow());
         let cut = log.durable.as_ref().map_or(0, |durable| durable.cuts.advance(writing, position));
-        if is_noted && !cfg!(weakened = "answer") {
-            self.core.see_cut(cut);
+        if !cfg!(weakened = "answer") {
+            self.core.see(wait.until(cut));
         }
         cut
     }
@@ -249,40 +253,61 @@ impl Pinned<'_> {
         std::thread::yield_now();
     }
 
+    /// Returns what the request in progress waits for of what it does in a table.
+    #[inline(always)]
+    pub(crate) fn wait_of(&self, table: &Table) -> Wait {
+        let promise = table.promise();
+        if promise < self.core.notes_from.get() {
+            Wait::Nothing
+        } else if promise >= self.core.stable_from.get() {
+            Wait::Stable
+        } else {
+            Wait::Received
+        }
+    }
+
     /// Returns whether the request in progress waits for what it does in a table.
     #[inline(always)]
     pub(crate) fn is_noted(&self, table: &Table) -> bool {
         table.promise() >= self.core.notes_from.get()
     }
 
-    /// Notes what a read has found for a key with this hash, in a table that [`Pinned::is_noted`].
+    /// Notes what a read of a table has found for a key with this hash, if it [`Pinned::is_noted`].
     #[inline]
-    pub(crate) fn note_seen(&self, hash: u64, found: Option<&Object<'_>>) {
+    pub(crate) fn note_seen(&self, table: &Table, hash: u64, found: Option<&Object<'_>>) {
         let log = &self.core.store.log;
         let Some(durable) = &log.durable else { return };
+        let wait = durable.wait_with_clock(self.wait_of(table));
         match found {
             Some(object) => {
-                if !log.is_stable(log.location_of(object)) {
-                    self.core.see_cut(durable.cuts.next());
+                if !log.has(wait, log.location_of(object)) {
+                    self.core.see(wait.until(durable.cuts.next()));
                 }
                 if self.is_expired(object)
                     && let Some(cut) = durable.note_expiry(object.expires_ms())
                 {
-                    self.core.see_cut(cut);
+                    self.core.see(Wait::Stable.until(cut));
                 }
             }
             None => {
                 let removed = durable.removed(hash);
-                if removed > durable.stable_cut.load(Ordering::Acquire) {
-                    self.core.see_cut(removed);
+                if removed > durable.reached(wait) {
+                    self.core.see(wait.until(removed));
                 }
             }
         }
     }
 
-    /// Notes that whatever durable tables hold now may be shown: for scans, refused conditions and counts.
+    /// Notes that whatever a table holds now may be shown: for scans and counts of one that [`Pinned::is_noted`].
+    pub(crate) fn note_seen_of(&self, table: &Table) {
+        let Some(durable) = &self.core.store.log.durable else { return };
+        let wait = durable.wait_with_clock(self.wait_of(table));
+        self.core.see(wait.until(durable.next_beyond(wait)));
+    }
+
+    /// Notes that whatever durable tables hold now may be shown, and is to be stable.
     pub fn note_seen_all(&self) {
-        self.core.see_cut(self.core.store.unstable_cut());
+        self.core.see(Wait::Stable.until(self.core.store.unstable_cut()));
     }
 
     /// Returns the number of the segment with an entry that one at `at` ends; 0 if both are in one segment or `found` is

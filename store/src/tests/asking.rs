@@ -41,14 +41,14 @@ fn put(core: &Core, table: &Table, key: &[u8], expires_ms: u64) {
 fn waits_for_counts(core: &Core, table: &Table, asks: bool) -> bool {
     core.ask_for_disk(asks);
     core.pin().verify(table, Cursor::START, |_| ()).expect("the table is there");
-    core.take_seen_cut() > core.store().stable_cut()
+    !core.take_seen().are_reached(core.store().reached_cuts())
 }
 
 /// Returns whether a request that asks, or not, waits for what it sees of a key.
 fn waits(core: &Core, table: &Table, key: &[u8], asks: bool) -> bool {
     core.ask_for_disk(asks);
     core.pin().get(table, hash(key), key);
-    core.take_seen_cut() > core.store().stable_cut()
+    !core.take_seen().are_reached(core.store().reached_cuts())
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn who_asks_waits_for_what_it_has_seen_and_for_nothing_else() {
     let (core, table) = written();
     put(&core, &table, b"old", NEVER_MS);
     put(&core, &table, b"gone", NEVER_MS);
-    assert_eq!(core.take_seen_cut(), 0, "it did not ask");
+    assert_eq!(core.take_seen().stable, 0, "it did not ask");
     assert!(waits(&core, &table, b"old", true) && !waits(&core, &table, b"old", false));
     sync(&core);
     put(&core, &table, b"new", NEVER_MS);
@@ -67,10 +67,10 @@ fn who_asks_waits_for_what_it_has_seen_and_for_nothing_else() {
     }
     core.ask_for_disk(true);
     let refused = core.pin().put(&table, hash(b"new"), b"new", b"", Condition::Absent);
-    assert!(refused.is_err() && core.take_seen_cut() > 0, "the refusal tells of it");
+    assert!(refused.is_err() && core.take_seen().stable > 0, "the refusal tells of it");
     assert!(!waits_for_counts(&core, &table, false) && waits_for_counts(&core, &table, true));
     put(&core, &table, b"mine", NEVER_MS);
-    assert!(core.take_seen_cut() > 0);
+    assert!(core.take_seen().stable > 0);
     sync(&core);
     for key in [&b"new"[..], b"gone", b"mine"] {
         assert!(!waits(&core, &table, key, true), "{key:?}");
@@ -103,7 +103,7 @@ fn an_object_that_is_restored_again_is_waited_for_until_the_disk_has_it() {
         core.ask_for_disk(true);
         let (mut objects, mut restored) = (&archived[..], Replayed::default());
         core.pin().restore(&table, &mut objects, &mut restored).expect("there is room");
-        (restored.stored, restored.late, core.take_seen_cut() > core.store().stable_cut())
+        (restored.stored, restored.late, !core.take_seen().are_reached(core.store().reached_cuts()))
     };
     assert_eq!(restore(), (1, 0, true));
     assert_eq!(restore(), (0, 1, true), "nobody was told that it is there");

@@ -231,7 +231,7 @@ impl Pinned<'_> {
             let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
             if way == Way::Archived && !is_newer && self.is_noted(table) {
                 // Perhaps it was stored before, for an answer that failed.
-                self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+                self.note_seen(table, hash, found.as_ref().map(|(_, (_, object))| object));
             }
             if !is_newer || arrival.is_some_and(|arrival| arrival.is_late(key, hash)) {
                 return Ok(false);

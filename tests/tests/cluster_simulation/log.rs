@@ -283,7 +283,12 @@ impl World {
 
     /// The log's thread takes a step.
     pub fn step_log(&mut self, run: ServerRun, is_regular: bool) {
+        let is_ahead = self.random.u8(0..3) == 0;
         let Some(log) = self.log(run) else { return };
+        if is_ahead {
+            log.writer.tend_backups();
+            log.writer.send_ahead();
+        }
         let Ok(step) = log.writer.step() else {
             // Its machine has lost power.
             return self.die(run);

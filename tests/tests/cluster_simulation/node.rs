@@ -281,9 +281,9 @@ impl Node {
             batch.push(frame, peer);
         }
         let mut exit = Exit::default();
-        let stable = self.store.stable_cut();
-        if worker.outgoing.has_due(stable) {
-            worker.outgoing.release_held(&mut exit, &worker.metrics, stable, false);
+        let reached = self.store.reached_cuts();
+        if worker.outgoing.has_due(reached) {
+            worker.outgoing.release_held(&mut exit, &worker.metrics, reached, false);
         }
         {
             let pin = worker.core.pin();
@@ -328,7 +328,7 @@ impl Node {
     /// Whether something waits at a worker.
     pub fn is_due(&self, worker: usize, now_us: u64) -> bool {
         let worker = &self.workers[worker];
-        worker.pending.is_due(now_us) || worker.outgoing.has_due(self.store.stable_cut())
+        worker.pending.is_due(now_us) || worker.outgoing.has_due(self.store.reached_cuts())
     }
 
     /// Whether answers wait for the disk.

@@ -3,6 +3,7 @@
 
 mod lost_etcd;
 mod recovery;
+mod written;
 
 use std::fs;
 use std::thread;
@@ -25,16 +26,18 @@ pub fn cluster(hosts: &[&str]) -> Cluster {
 /// The same, the last one with other settings.
 fn cluster_with(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Cluster {
     let etcd = Etcd::start();
-    let settings = |host: &&str| {
-        let arguments = ["--host-label", host].map(str::to_owned).to_vec();
-        let (memory, segment, metadata) = ("64MiB".into(), "1MiB".into(), etcd.metadata());
-        Settings { memory, segment, metadata, arguments, ..Settings::default() }
-    };
-    let mut all: Vec<Settings> = hosts.iter().map(settings).collect();
+    let mut all: Vec<Settings> = hosts.iter().map(|host| settings(host, &etcd)).collect();
     change(all.last_mut().expect("a server"));
     let cluster = Cluster { servers: all.into_iter().map(Server::start_with).collect(), etcd };
     cluster.numbers();
     cluster
+}
+
+/// The settings of a server on a machine with this name.
+fn settings(host: &str, etcd: &Etcd) -> Settings {
+    let arguments = ["--host-label", host].map(str::to_owned).to_vec();
+    let (memory, segment, metadata) = ("64MiB".into(), "1MiB".into(), etcd.metadata());
+    Settings { memory, segment, metadata, arguments, ..Settings::default() }
 }
 
 /// A tenant, and its table with a tablet at each server.

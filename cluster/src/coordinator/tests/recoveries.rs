@@ -44,6 +44,11 @@ fn begin_recoveries(world: &mut World) -> Vec<MigrationRow> {
     world.snapshot().migrations
 }
 
+/// The end of a server's own log whose latest cut wrote something.
+fn own_end(start: u64, cut: u64, is_whole: bool) -> OwnLogEnd {
+    OwnLogEnd { start, cut, latest: cut, before: None, is_whole }
+}
+
 #[test]
 fn what_a_dead_server_has_on_the_disk_is_recovered_by_all_others() {
     let (mut world, _) = world_with_replicas();
@@ -109,9 +114,8 @@ fn a_recovered_log_counts_as_was_decided_also_for_its_server() {
     world.start(1);
     let metadata = &world.metadata;
     assert_eq!(metadata.migrations_restarted(ServerRun { server: 1, start: 2 }), Ok(0), "it may be behind");
-    let own =
-        |cut, is_whole| metadata.owner_returns(1, OwnLogEnd { start: 1, cut, is_whole }, 50).expect("room");
-    let later = OwnLogEnd { start: 2, cut: 9, is_whole: true };
+    let own = |cut, is_whole| metadata.owner_returns(1, own_end(1, cut, is_whole), 50).expect("room");
+    let later = own_end(2, 9, true);
     assert_eq!([own(5, false), own(4, true)], [OwnLogExtent::Behind; 2]);
     assert_eq!(metadata.owner_returns(1, later, 50), Ok(OwnLogExtent::Behind), "it has acknowledged nothing");
     assert!(metadata.recovery(1).expect("an answer").is_some(), "the others go on");
@@ -144,7 +148,7 @@ fn a_recovery_that_hears_no_answer_and_one_of_the_same_log_hold_to_the_one_befor
     };
     assert_eq!(recovered(&world, &begun[0]), MigrationPhase::Finished);
     world.start(1);
-    let own = OwnLogEnd { start: 1, cut: 5, is_whole: true };
+    let own = own_end(1, 5, true);
     assert_eq!(world.metadata.owner_returns(1, own, 50), Ok(OwnLogExtent::UpTo(5)));
     assert_eq!(recovered(&world, &begun[1]), MigrationPhase::Ended, "its owner was back");
     for row in &begun[..2] {
@@ -191,7 +195,7 @@ fn a_log_whose_server_starts_is_left_alone_for_a_while() {
     let (mut world, _) = world_with_replicas();
     world.kill(1);
     // It dies while it starts: for a while it is left alone, then recovered, and its start does not go on.
-    let own = OwnLogEnd { start: 1, cut: 5, is_whole: true };
+    let own = own_end(1, 5, true);
     assert_eq!(world.metadata.owner_returns(1, own, 50), Ok(OwnLogExtent::Whole));
     let recoveries = recoveries_due(&world);
     assert!(!recoveries.is_empty());

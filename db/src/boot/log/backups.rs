@@ -19,7 +19,7 @@ use crate::durability::log_writer::LogWriter;
 use crate::durability::replicas::backup_thread::BackupThread;
 use crate::durability::replicas::file::ReplicaFile;
 use crate::durability::replicas::sender::ReplicaSender;
-use crate::limits::{BACKUPS_LOOK_MS, RECOVERY_PATIENCE_MS};
+use crate::limits::{BACKUPS_LOOK_MS, LEFT_PATIENCE_MS, RECOVERY_PATIENCE_MS};
 
 /// Name of the file of replicas in the data directory.
 const REPLICAS_FILE: &str = "replicas";
@@ -59,12 +59,7 @@ pub(super) fn await_recovery(metadata: &Metadata, run: ServerRun) -> Result<(), 
     let failed = |error: &dyn std::fmt::Display| BootError::new("the log of durable tables is gone", error);
     let (begun, mut is_told) = (Instant::now(), false);
     loop {
-        let replicas = metadata.replicas().map_err(|error| failed(&error))?;
-        let snapshot = metadata.snapshot().map_err(|error| failed(&error))?;
-        let owns =
-            |row: &TabletsRow| snapshot.durable.contains(&row.table) && !row.owned_by(run.server).is_empty();
-        let has_replicas = replicas.iter().any(|row| row.server == run.server && row.replicas > 0);
-        if !has_replicas || !snapshot.tablets.iter().any(owns) {
+        if !is_awaited(metadata, run).map_err(|error| failed(&error))? {
             return Ok(());
         }
         if begun.elapsed() >= Duration::from_millis(RECOVERY_PATIENCE_MS) {
@@ -80,6 +75,43 @@ pub(super) fn await_recovery(metadata: &Metadata, run: ServerRun) -> Result<(), 
         }
         thread::sleep(Duration::from_millis(BACKUPS_LOOK_MS));
     }
+}
+
+/// Returns whether others are to recover what a server owns on the disk.
+fn is_awaited(metadata: &Metadata, run: ServerRun) -> Result<bool, MetadataError> {
+    let has_replicas = metadata.replicas()?.iter().any(|row| row.server == run.server && row.replicas > 0);
+    Ok(has_replicas && owns_durable(metadata, run)?)
+}
+
+/// Returns whether a server owns anything on the disk.
+fn owns_durable(metadata: &Metadata, run: ServerRun) -> Result<bool, MetadataError> {
+    let snapshot = metadata.snapshot()?;
+    let owns =
+        |row: &TabletsRow| snapshot.durable.contains(&row.table) && !row.owned_by(run.server).is_empty();
+    Ok(snapshot.tablets.iter().any(owns))
+}
+
+/// Waits until others have recovered what they have received of the own log and the disk does not have; returns false if they do
+/// not, and this disk is all that there is.
+///
+/// # Errors
+/// If the metadata fails, or they do not end for a long time.
+pub(super) fn await_those_ahead(metadata: &Metadata, run: ServerRun) -> Result<bool, BootError> {
+    let failed = |error| BootError::new("cannot find out who recovers the log", error);
+    tracing::warn!("others have received more of the log than this disk has: they are to recover it");
+    let begun = Instant::now();
+    while is_awaited(metadata, run).map_err(failed)? {
+        if metadata.recovery(run.server).map_err(failed)?.is_some() {
+            await_recovery(metadata, run)?;
+        } else if begun.elapsed() > Duration::from_millis(LEFT_PATIENCE_MS) {
+            tracing::error!(
+                "nobody recovers the log: it is taken as this disk has it, without the last acknowledged writes of `written` tables"
+            );
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(BACKUPS_LOOK_MS));
+    }
+    Ok(!owns_durable(metadata, run).map_err(failed)?)
 }
 
 /// Discards the own log, since others recover more of it, once they have done so.

@@ -28,7 +28,7 @@ impl LogWriter {
         }
         self.write_digest(self.store.now_ms())?;
         if let Some(replicas) = &mut self.replicas {
-            replicas.send();
+            replicas.settle(None);
         }
         self.write_directories(DIRECTORIES_DUE_MAX)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   cut written ──► settled ──► stable ──► digest without released segments written ──► settled ──► their frames are free
 //! ```
-//! Without backups everything is settled when it is written.
+//! Without backups everything is settled when it is written. Cuts that are only to be received (`receipts.rs`) may come in between.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,11 +15,13 @@ use net::Duplex;
 use store::LogPosition;
 
 use super::{LogWriter, Part, Step};
-use crate::durability::replicas::sender::{ReplicaSender, SentLog, SentPart};
+use crate::durability::replicas::sender::{ReplicaSender, SentLog};
 
 /// A cut that is written, and stable once enough backups have it.
 pub(super) struct UnderWay {
     pub(super) cut: u64,
+    /// The number that the disk has of it.
+    pub(super) number: u64,
     pub(super) clock_ms: u64,
     pub(super) positions: Vec<LogPosition>,
     pub(super) parts: Vec<Part>,
@@ -38,6 +40,7 @@ impl LogWriter {
     pub fn send_to(&mut self, replicas: ReplicaSender, wanted: usize) {
         self.figures.replicas_wanted.store(wanted as u64, Ordering::Relaxed);
         self.replicas = Some(replicas);
+        self.written = self.store.stable_cut();
         self.digest_is_due = true;
     }
 
@@ -63,31 +66,11 @@ impl LogWriter {
         self.under_way.is_some()
     }
 
-    /// Sends a cut, and a digest if one was written before it.
-    pub(super) fn send_cut(&mut self, (cut, clock_ms): (u64, u64), parts: &[Part]) {
-        let Some(replicas) = &mut self.replicas else { return };
-        let parts = parts.iter().map(|part| SentPart {
-            sequence: part.opened.sequence,
-            class: self.state.segments[&part.opened.sequence].class,
-            at: part.previous as u32,
-            bytes: self.store.sealed_bytes(part.opened, part.previous..part.end),
-        });
-        let parts: Vec<_> = parts.collect();
-        replicas.add_cut((cut, clock_ms), &parts);
-        replicas.send();
-    }
-
     /// Returns whether all that was written is settled; then what left with it is free.
     pub(super) fn leave_if_settled(&mut self) -> bool {
-        if let Some(mut replicas) = self.replicas.take() {
-            let is_settled = replicas.is_settled(self);
-            let (connected, having) = replicas.backups();
-            self.figures.backups.store(connected as u64, Ordering::Relaxed);
-            self.figures.replicas.store(having as u64, Ordering::Relaxed);
-            self.replicas = Some(replicas);
-            if !is_settled {
-                return false;
-            }
+        self.look_at_backups();
+        if self.replicas.as_mut().is_some_and(|replicas| !replicas.is_settled()) {
+            return false;
         }
         self.has_settled = true;
         self.store.note_clock(self.digest_clock_ms);
@@ -104,12 +87,13 @@ impl LogWriter {
 
     /// Notes that a cut is stable.
     pub(super) fn complete(&mut self, under_way: UnderWay) -> Step {
-        let UnderWay { cut, clock_ms, positions, mut parts, began } = under_way;
+        let UnderWay { cut, number, clock_ms, positions, mut parts, began } = under_way;
         if let Some(replicas) = &mut self.replicas {
             replicas.note_settled();
         }
         if !parts.is_empty() {
             self.store.note_clock(clock_ms);
+            self.written = number;
         }
         self.store.note_stable(cut, &positions);
         for part in parts.iter_mut() {
@@ -145,11 +129,12 @@ impl LogWriter {
 
     /// Writes a digest without released segments whose survivors are stable, in exchange for these; when it is settled they
     /// are free.
-    pub(super) fn exchange(&mut self, clock_ms: u64) -> Result<(), DiskError> {
+    pub(super) fn exchange(&mut self, (stable, clock_ms): (u64, u64)) -> Result<(), DiskError> {
         let mut sequences = Vec::new();
-        while let Some(released) = self.released.pop_front_if(|released| {
-            let stable = &self.positions[self.store.cores()..];
-            released.survivors.iter().zip(stable).all(|(wanted, position)| wanted <= position)
+        while let Some((_, released)) = self.released.pop_front_if(|(cut, released)| {
+            let positions = &self.positions[self.store.cores()..];
+            let are_there = |(wanted, position): (&LogPosition, &LogPosition)| wanted <= position;
+            *cut <= stable && released.survivors.iter().zip(positions).all(are_there)
         }) {
             self.survivors = released.survivors;
             sequences.extend(released.sequences);
@@ -168,11 +153,22 @@ impl LogWriter {
         self.state.left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
         self.write_digest(clock_ms)?;
         if let Some(replicas) = &mut self.replicas {
-            replicas.send();
+            replicas.settle(None);
         }
         self.leaving.push(Leaving { sequences, frames });
         self.leave_if_settled();
         Ok(())
+    }
+
+    /// Takes in what has happened to backups, and sends a piece of what one lacks.
+    pub fn tend_backups(&mut self) {
+        self.look_at_backups();
+        self.copy_to_backups();
+    }
+
+    /// Sends what is kept for backups.
+    pub fn flush_backups(&mut self) {
+        self.replicas.iter_mut().for_each(ReplicaSender::flush_links);
     }
 
     /// Sends a piece of what a backup lacks.

@@ -37,6 +37,8 @@ enum Arrival {
     Needed(BTreeSet<(u32, u64)>),
     /// Somebody recovers a log, of which this is the latest start.
     Recovery(LogId, u64, SyncSender<Result<HeldLog, DiskError>>),
+    /// A server starts, and asks how much of its log was received.
+    Start(LogId, SyncSender<u64>),
 }
 
 /// What others know of the thread.
@@ -79,6 +81,15 @@ impl BackupHandle {
         self.waker.wake();
         let found = found.recv_timeout(Duration::from_millis(BACKUP_ANSWER_MS)).ok()?;
         found.inspect_err(|error| tracing::warn!(%error, "cannot read the replicas of a log")).ok()
+    }
+
+    /// Returns the latest cut of a log that was only to be received; `None` as of [`BackupHandle::recover`].
+    #[must_use]
+    pub fn ahead(&self, log: LogId) -> Option<u64> {
+        let (answer, ahead) = sync_channel(1);
+        self.arrivals.send(Arrival::Start(log, answer)).ok()?;
+        self.waker.wake();
+        ahead.recv_timeout(Duration::from_millis(BACKUP_ANSWER_MS)).ok()
     }
 
     /// Returns what all who recover a log have in common.
@@ -226,6 +237,10 @@ impl BackupState {
                     let _ = answer.send(self.receiver.recover(log, start));
                     continue;
                 }
+                Arrival::Start(log, answer) => {
+                    let _ = answer.send(self.receiver.ahead(log));
+                    continue;
+                }
             };
             let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
             match Duplex::over(stream, patience, REPLICA_RECORD_BYTES_MAX) {
@@ -240,7 +255,9 @@ impl BackupState {
         let mut left = Vec::new();
         for mut owner in std::mem::take(&mut self.streams) {
             let begun = owner.log;
-            match self.receive(&mut owner) {
+            // What was received is acknowledged before the disk is waited for.
+            let received = self.receive(&mut owner).and_then(|()| Ok(owner.stream.flush()?));
+            match received {
                 Ok(()) => {
                     // A stream of an earlier start, or one whose end is not known yet.
                     left.retain(|other: &OwnerStream| owner.log == begun || other.log != owner.log);
@@ -279,7 +296,7 @@ impl BackupState {
                     server = log.server,
                     "forgets the log of a server, which is not needed any more"
                 );
-                self.receiver.file().forget_log(log);
+                self.receiver.forget_log(log);
             }
         }
     }

@@ -360,6 +360,12 @@ impl ReplicaFile {
         self.free.extend(replica.frames);
     }
 
+    /// Returns how many frames are full and not stable.
+    #[must_use]
+    pub fn filled_frames(&self) -> usize {
+        self.filled.len()
+    }
+
     /// Returns how many more frames replicas may take.
     #[must_use]
     pub fn room(&self) -> u32 {

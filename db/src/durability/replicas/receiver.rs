@@ -1,7 +1,9 @@
-//! What a backup does with the messages of servers: it stores what they send, and acknowledges it when it is stable.
+//! What a backup does with the messages of servers: it stores what they send, and acknowledges that it has come, and that it is
+//! stable.
 //!
 //! ```text
 //!   receive, receive, ... ── of all servers ──► flush ──► the tickets of all of them
+//!                 └ received: in memory, where whoever recovers the log finds it
 //! ```
 //! So while a flush takes its time, messages gather for the next one. Messages of one server come in the order of sending;
 //! an error ends its stream, and what it has sent stays.
@@ -17,10 +19,15 @@ use super::file::{LogId, PlacedReplica, ReplicaError, ReplicaFile};
 /// Frames that are to be free before a log is told that there is room again.
 const ROOM_FRAMES: u32 = 16;
 
+/// Frames that are full and not stable, above which nobody has to ask for that: what a backup keeps in memory.
+const UNSTABLE_FRAMES_MAX: usize = 8;
+
 /// A log that is recovered: its replicas, which stay as they are, and a disk to read them from.
 pub struct HeldLog {
     /// The random number of the file.
     pub file: u64,
+    /// Whether some of the log's latest start came while this process ran.
+    pub has_received: bool,
     /// The replicas.
     pub replicas: Vec<PlacedReplica>,
     /// The disk.
@@ -40,6 +47,8 @@ pub struct ReplicaReceiver {
     ended: BTreeMap<LogId, u64>,
     /// What is stable after the next flush.
     due: BTreeMap<LogId, u64>,
+    /// The latest cut of each log that came, and the latest that was only to be received.
+    cuts: BTreeMap<LogId, (u64, u64)>,
     /// Items of which there was no room for a replica.
     refused: BTreeSet<(LogId, Item)>,
     /// Logs of which a digest has come over the present stream.
@@ -52,8 +61,8 @@ impl ReplicaReceiver {
     /// Goes on with a file, which has this random number, on a disk that reads so many MB/s.
     #[must_use]
     pub fn new(file: ReplicaFile, number: u64, speed: u32) -> Self {
-        let (due, refused, with_digest, full, starts, ended) = Default::default();
-        Self { file, number, speed, starts, ended, due, refused, with_digest, full }
+        let (due, cuts, refused, with_digest, full, starts, ended) = Default::default();
+        Self { file, number, speed, starts, ended, due, cuts, refused, with_digest, full }
     }
 
     /// Begins with a new stream of a start of a log, after the earlier one has ended; returns what there is of the log, or `None` if
@@ -65,6 +74,9 @@ impl ReplicaReceiver {
         let latest = self.starts.entry(log.server).or_insert(start);
         if start < *latest || self.ended.get(&log).is_some_and(|ended| start <= *ended) {
             return Ok(None);
+        }
+        if start > *latest {
+            self.cuts.remove(&log);
         }
         *latest = start;
         self.ended.remove(&log);
@@ -87,7 +99,21 @@ impl ReplicaReceiver {
         self.file.flush()?;
         // So that their ends are known to all who ask.
         self.file.held(log)?;
-        Ok(HeldLog { file: self.number, replicas: self.file.placed(log), disk: self.file.disk()? })
+        let has_received = self.cuts.contains_key(&log) && self.starts.get(&log.server) == Some(&start);
+        let (file, replicas) = (self.number, self.file.placed(log));
+        Ok(HeldLog { file, has_received, replicas, disk: self.file.disk()? })
+    }
+
+    /// Returns the latest cut of a log that was only to be received; 0 if none was since this process began.
+    #[must_use]
+    pub fn ahead(&self, log: LogId) -> u64 {
+        self.cuts.get(&log).map_or(0, |(_, ahead)| *ahead)
+    }
+
+    /// Forgets all of a log.
+    pub fn forget_log(&mut self, log: LogId) {
+        self.cuts.remove(&log);
+        self.file.forget_log(log);
     }
 
     /// Notes that the stream of a log has ended.
@@ -110,7 +136,15 @@ impl ReplicaReceiver {
         match *message {
             ToBackup::Begin { .. } => return Err(ReplicaError::NotNext),
             ToBackup::Append { item, class, fragment } => return self.append(log, (item, class), fragment),
-            ToBackup::Flush { ticket } => _ = self.due.insert(log, ticket),
+            ToBackup::Receive { ticket } => {
+                let (latest, ahead) = self.cuts.entry(log).or_default();
+                *ahead = *latest;
+                return Ok(Some(FromBackup::Received { ticket }));
+            }
+            ToBackup::Flush { ticket } => {
+                self.due.insert(log, ticket);
+                return Ok(Some(FromBackup::Received { ticket }));
+            }
             ToBackup::Forget { item } => self.file.forget(log, item),
             ToBackup::ForgetEarlier { item } => self.file.forget_earlier(log, item),
         }
@@ -135,6 +169,10 @@ impl ReplicaReceiver {
             return Ok(None);
         }
         let result = self.file.append(log, item, &fragment, bytes);
+        if item != Item::Digest {
+            let latest = &mut self.cuts.entry(log).or_default().0;
+            *latest = fragment.cut.max(*latest);
+        }
         let Err(ReplicaError::Full) = result else { return result.map(|()| None) };
         // What there is of it stays until it is to be forgotten.
         if begins {
@@ -153,11 +191,15 @@ impl ReplicaReceiver {
         if self.file.room() < ROOM_FRAMES { BTreeSet::new() } else { std::mem::take(&mut self.full) }
     }
 
-    /// Makes stable what has come, and returns what is to be acknowledged to whom. Takes some writes of the disk.
+    /// Makes stable what has come, if anybody waits for that or much has come, and returns what is to be acknowledged to whom. Takes
+    /// some writes of the disk.
     ///
     /// # Errors
     /// If the disk fails: nothing is acknowledged any more.
     pub fn flush(&mut self) -> Result<BTreeMap<LogId, u64>, DiskError> {
+        if self.due.is_empty() && self.file.filled_frames() < UNSTABLE_FRAMES_MAX {
+            return Ok(BTreeMap::new());
+        }
         self.file.flush()?;
         Ok(std::mem::take(&mut self.due))
     }

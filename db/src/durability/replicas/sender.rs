@@ -1,15 +1,20 @@
 //! Sends a log to its backups, cut by cut, and knows when enough of them have it.
 //!
 //! ```text
-//!   log thread:   digest, parts of a cut ──► send ──► own disk ──► is_settled? ──► stable
+//!   log thread:   parts of a cut ──► send ──► take_received ──► received
+//!                 digest, parts of a cut ──► send, settle ──► own disk ──► is_settled? ──► stable
 //!                                              │          ▲   ▲
 //!   link to each backup:          messages ◄───┘          │   └──── events: joined, lost; records of the metadata
 //!                                 answers ────────────────┘
 //! ```
 //! `cluster/src/replication.rs` decides who gets what; here are the bytes. The log's thread itself writes to the links and reads
-//! from them, since a thread between would cost each write two more wake-ups. One cut is under way at a time, and with it at most
-//! two digests, and one piece of a copy: so what a link keeps is bounded. What a backup lacks is copied in such
-//! pieces, each when the one before is acknowledged: what is settled from the own disk, and behind it what is under way.
+//! from them, since a thread between would cost each write two more wake-ups. One cut is settled at a time, with at most two digests;
+//! cuts that are only to be received may be sent meanwhile, up to a bound of their number and bytes. With one piece of a copy, that
+//! is what a link keeps. What a backup lacks is copied in such pieces, each when the one before is acknowledged: what is settled
+//! from the own disk, and behind it what is under way.
+
+mod copying;
+mod link;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,32 +25,17 @@ use cluster::replication::{Backup, BackupId, Item, ReplicasRecord, Replication};
 use disk::{DiskError, Fragment};
 use net::Duplex;
 
-use crate::limits::REPLICA_PIECE_BYTES;
+pub use self::link::{LinkEnded, ReplicaLink};
+
+use self::copying::Copying;
+use crate::limits::{REPLICA_PIECE_BYTES, UNRECEIVED_CUTS_MAX, UNSETTLED_BYTES_MAX};
+
+/// Cuts of the disk that are settled before a record promises replicas behind one that promises none. The first one may be behind
+/// an answer that did not wait, since its request had begun before.
+const CUTS_BEFORE_PROMISE: u32 = 2;
 
 /// A message to a backup. Several get the same one.
 pub type ReplicaMessage = Arc<Vec<u8>>;
-
-/// The stream to a backup has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkEnded;
-
-/// A stream to a backup. Neither call waits for it.
-pub trait ReplicaLink: Send {
-    /// Sends a message, or keeps it until the backup takes it.
-    ///
-    /// # Errors
-    /// [`LinkEnded`]
-    fn send(&mut self, message: &[u8]) -> Result<(), LinkEnded>;
-
-    /// Returns the next answer, if one has come.
-    ///
-    /// # Errors
-    /// [`LinkEnded`]
-    fn receive(&mut self) -> Result<Option<FromBackup>, LinkEnded>;
-
-    /// Returns what a thread sleeps over until something comes, if it is a socket.
-    fn socket(&self) -> Option<&Duplex>;
-}
 
 /// What happens to the backups of a log.
 pub enum ReplicaEvent {
@@ -92,17 +82,6 @@ pub trait SentLog {
     fn read(&mut self, sequence: u32, at: u32, bytes: u32) -> Result<Vec<u8>, DiskError>;
 }
 
-/// A copy that is being sent.
-struct Copying {
-    to: BackupId,
-    sequence: u32,
-    /// Bytes that were sent.
-    at: u32,
-    /// The ticket of the last piece: the next one waits for it.
-    ticket: Option<u64>,
-    is_whole: bool,
-}
-
 /// What is written, until it is sent.
 #[derive(Default)]
 struct Unsent {
@@ -127,8 +106,15 @@ pub struct ReplicaSender {
     /// Backups whose link has ended, until that is taken in.
     ended: BTreeSet<BackupId>,
     unsent: Unsent,
-    /// What was sent last, in case that a backup has no room for it.
-    sent: BTreeMap<Item, Vec<ReplicaMessage>>,
+    /// What was sent and is not settled, each with the number of its sending, in case that a backup has no room for it.
+    sent: BTreeMap<Item, Vec<(u64, ReplicaMessage)>>,
+    /// Bytes of it, that are not being settled.
+    ahead_bytes: usize,
+    /// Cuts that were settled since receipts are awaited, as far as they are counted.
+    cuts_awaiting: u32,
+    /// The number of the last sending, and of the last one that is being settled.
+    sending: u64,
+    settling: u64,
     /// What backups have that is of the past, or may be, until it can be forgotten.
     stale: Vec<(BackupId, Item)>,
     copying: Option<Copying>,
@@ -137,6 +123,8 @@ pub struct ReplicaSender {
     /// The latest cut that wrote anything, and the latest of these that is settled: those who know nothing of later cuts, which
     /// wrote nothing, find as much.
     before: u64,
+    /// The same of what is being settled.
+    before_settling: u64,
     settled: u64,
     clock_ms: u64,
 }
@@ -151,7 +139,8 @@ impl ReplicaSender {
         settled: u64,
     ) -> Self {
         let (links, ended, unsent, sent, stale, digest) = Default::default();
-        let (before, copying, clock_ms) = (settled, None, 0);
+        let (before, before_settling, copying, clock_ms) = (settled, settled, None, 0);
+        let (ahead_bytes, cuts_awaiting, sending, settling) = (0, 0, 0, 0);
         Self {
             machine,
             events,
@@ -160,16 +149,21 @@ impl ReplicaSender {
             ended,
             unsent,
             sent,
+            ahead_bytes,
+            cuts_awaiting,
+            sending,
+            settling,
             stale,
             copying,
             digest,
             before,
+            before_settling,
             settled,
             clock_ms,
         }
     }
 
-    /// Takes in a digest, which goes out with the next [`ReplicaSender::send`].
+    /// Takes in a digest, which goes out with the next [`ReplicaSender::settle`].
     pub fn add_digest(&mut self, number: u32, bytes: &[u8], clock_ms: u64) {
         self.clock_ms = clock_ms;
         let fragment = Fragment {
@@ -184,7 +178,8 @@ impl ReplicaSender {
         self.unsent.push(Item::Digest, self.digest.1.clone());
     }
 
-    /// Takes in the parts of a cut, which go out with the next [`ReplicaSender::send`].
+    /// Takes in the parts of a cut, which go out with the next [`ReplicaSender::send`] or
+    /// [`ReplicaSender::settle`].
     pub fn add_cut(&mut self, (cut, clock_ms): (u64, u64), parts: &[SentPart<'_>]) {
         for part in parts {
             let end = part.at + part.bytes.len() as u32;
@@ -206,20 +201,94 @@ impl ReplicaSender {
         }
     }
 
-    /// Sends what was taken in.
-    pub fn send(&mut self) {
-        let Unsent { items, messages } = std::mem::take(&mut self.unsent);
-        if items.is_empty() {
-            return;
+    /// Sends what was taken in, up to this cut, which is to be received.
+    pub fn send(&mut self, cut: u64) {
+        for (to, ticket) in self.send_unsent() {
+            self.send_to(to, &ToBackup::Receive { ticket }.encode());
         }
+        self.flush_links();
+        self.machine.await_receipt(cut);
+    }
+
+    /// Sends what links have kept.
+    pub fn flush_links(&mut self) {
+        for (id, link) in &mut self.links {
+            if link.flush() == Err(LinkEnded) {
+                self.ended.insert(*id);
+            }
+        }
+    }
+
+    /// Sends what was taken in, up to this cut if it is one, and settles all that was sent so far.
+    pub fn settle(&mut self, cut: Option<u64>) {
+        self.send_unsent();
+        if let Some(cut) = cut {
+            self.machine.await_receipt(cut);
+        }
+        for (to, ticket) in self.machine.settle() {
+            self.flush(to, ticket);
+        }
+        self.flush_links();
+        (self.settling, self.before_settling, self.ahead_bytes) = (self.sending, self.before, 0);
+    }
+
+    /// Returns to whom something was sent, with the tickets.
+    fn send_unsent(&mut self) -> Vec<(BackupId, u64)> {
+        let Unsent { items, messages } = std::mem::take(&mut self.unsent);
+        self.sending += 1;
+        let mut tickets = Vec::new();
         for sending in self.machine.write(&items) {
             for index in sending.items {
                 self.send_all(sending.to, &messages[index]);
             }
-            self.flush(sending.to, sending.ticket);
+            tickets.push((sending.to, sending.ticket));
         }
-        // The earlier digest is whole at its backups, or the later one will do.
-        self.sent.extend(items.into_iter().zip(messages));
+        for (item, messages) in items.into_iter().zip(messages) {
+            self.ahead_bytes += messages.iter().map(|message| message.len()).sum::<usize>();
+            let sent = self.sent.entry(item).or_default();
+            if item == Item::Digest {
+                // The earlier one is whole at its backups, or this one will do.
+                sent.clear();
+            }
+            sent.extend(messages.into_iter().map(|message| (self.sending, message)));
+        }
+        tickets
+    }
+
+    /// Returns whether another cut may be sent before backups have received more.
+    #[must_use]
+    pub fn may_send(&self) -> bool {
+        self.machine.unreceived() < UNRECEIVED_CUTS_MAX
+    }
+
+    /// Returns whether so much is sent and not being settled that nothing more may be.
+    #[must_use]
+    pub fn is_far_ahead(&self) -> bool {
+        self.ahead_bytes >= UNSETTLED_BYTES_MAX
+    }
+
+    /// Returns the number of the last cut with anything that was sent.
+    #[must_use]
+    pub fn last_sent(&self) -> u64 {
+        self.before
+    }
+
+    /// Returns whether whatever is acknowledged waits until backups have received it: as long as there are any, before a record
+    /// promises it.
+    #[must_use]
+    pub fn awaits_receipts(&self) -> bool {
+        self.machine.promised() > 0 || !self.links.is_empty()
+    }
+
+    /// Returns whether cuts of the disk are to come soon, so that a record can promise replicas.
+    #[must_use]
+    pub fn needs_cuts(&self) -> bool {
+        !self.links.is_empty() && self.cuts_awaiting < CUTS_BEFORE_PROMISE
+    }
+
+    /// Returns the latest cut that enough backups have received, if it was not returned before.
+    pub fn take_received(&mut self) -> Option<u64> {
+        self.machine.take_received()
     }
 
     fn send_to(&mut self, to: BackupId, message: &[u8]) {
@@ -236,7 +305,8 @@ impl ReplicaSender {
 
     /// Sends what is under way of an item.
     fn send_again(&mut self, to: BackupId, item: Item) {
-        let messages = self.sent.get(&item).cloned().unwrap_or_default();
+        let sent = self.sent.get(&item).into_iter().flatten();
+        let messages: Vec<_> = sent.map(|(_, message)| Arc::clone(message)).collect();
         self.send_all(to, &messages);
     }
 
@@ -248,9 +318,13 @@ impl ReplicaSender {
         self.send_to(to, &ToBackup::Forget { item }.encode());
     }
 
-    /// Takes in what has happened; returns whether all that was sent is at as many backups as the record says.
-    pub fn is_settled(&mut self, log: &dyn SentLog) -> bool {
+    /// Takes in what has happened.
+    pub fn look(&mut self, log: &dyn SentLog) {
         self.receive();
+        if !self.awaits_receipts() {
+            self.cuts_awaiting = 0;
+        }
+        self.machine.let_promise(self.cuts_awaiting >= CUTS_BEFORE_PROMISE);
         while let Ok(event) = self.events.try_recv() {
             match event {
                 ReplicaEvent::Joined { backup, held, link } => self.join(backup, &held, link, log),
@@ -262,6 +336,10 @@ impl ReplicaSender {
             // Without it nothing is settled any more: the server is stopping.
             let _ = self.records.send(record);
         }
+    }
+
+    /// Returns whether all that is being settled is at as many backups as the record says.
+    pub fn is_settled(&mut self) -> bool {
         self.machine.is_settled()
     }
 
@@ -329,6 +407,7 @@ impl ReplicaSender {
 
     fn answered(&mut self, id: BackupId, answer: FromBackup) {
         match answer {
+            FromBackup::Received { ticket } => self.machine.received(id, ticket),
             FromBackup::Stable { ticket } => self.machine.acked(id, ticket),
             FromBackup::HasRoom => self.machine.has_room(id),
             FromBackup::Full { item } => {
@@ -339,6 +418,8 @@ impl ReplicaSender {
                 self.stale.push((id, item));
                 if let Some((other, ticket)) = self.machine.refused(id, item) {
                     self.send_again(other, item);
+                    // It may be acknowledged, or soon, and not be on the own disk.
+                    self.send_to(other, &ToBackup::Receive { ticket }.encode());
                     self.flush(other, ticket);
                 }
             }
@@ -347,10 +428,14 @@ impl ReplicaSender {
         }
     }
 
-    /// Notes that what was sent is settled, and stable on the own disk.
+    /// Notes that what was being settled is so, and stable on the own disk.
     pub fn note_settled(&mut self) {
-        self.settled = self.before;
-        self.sent.clear();
+        self.cuts_awaiting += u32::from(self.awaits_receipts() && self.cuts_awaiting < CUTS_BEFORE_PROMISE);
+        self.settled = self.before_settling;
+        for messages in self.sent.values_mut() {
+            messages.retain(|(sending, _)| *sending > self.settling);
+        }
+        self.sent.retain(|_, messages| !messages.is_empty());
         self.forget_stale(|_| true);
     }
 
@@ -376,63 +461,6 @@ impl ReplicaSender {
             items.into_iter().for_each(|item| self.forget(id, item));
         }
         self.copying.take_if(|copying| sequences.contains(&copying.sequence));
-    }
-
-    /// Sends a piece of what a backup lacks, if one does and it has acknowledged the piece before.
-    ///
-    /// # Errors
-    /// [`DiskError`]: the item will not be copied.
-    pub fn copy(&mut self, log: &mut dyn SentLog) -> Result<(), DiskError> {
-        let is_under_way = |copying: &Copying| {
-            copying.ticket.is_some_and(|ticket| !self.machine.has_acked(copying.to, ticket))
-        };
-        if self.copying.as_ref().is_some_and(is_under_way) {
-            return Ok(());
-        }
-        let goes_on = self.copying.take().filter(|copying| !copying.is_whole);
-        let Some(Copying { to, sequence, at, .. }) = goes_on.or_else(|| self.begin_copy()) else {
-            return Ok(());
-        };
-        let Some((class, end)) = log.segment(sequence) else { return Ok(()) };
-        let bytes = (end - at).min(REPLICA_PIECE_BYTES as u32);
-        if bytes > 0 {
-            let content = log.read(sequence, at, bytes).inspect_err(|_| self.machine.cannot_copy())?;
-            let fragment = Fragment {
-                cut: self.settled,
-                before: self.settled,
-                settled: self.settled,
-                clock_ms: self.clock_ms,
-                writes: 0,
-                digest: self.digest.0,
-                at,
-                end,
-            };
-            let sent = messages(Item::Segment(sequence), class, fragment, &content);
-            self.send_all(to, &sent);
-        }
-        let is_whole = at + bytes == end;
-        let ticket = if is_whole { self.machine.copied() } else { self.machine.piece_sent() };
-        if is_whole && ticket.is_some() {
-            self.send_again(to, Item::Segment(sequence));
-        }
-        if let Some(ticket) = ticket {
-            self.flush(to, ticket);
-            self.copying = Some(Copying { to, sequence, at: at + bytes, ticket: Some(ticket), is_whole });
-        }
-        Ok(())
-    }
-
-    /// Begins with the next copy; one of a digest is sent at once.
-    fn begin_copy(&mut self) -> Option<Copying> {
-        let (to, item) = self.machine.to_copy()?;
-        let Item::Segment(sequence) = item else {
-            self.send_all(to, &self.digest.1.clone());
-            if let Some(ticket) = self.machine.copied() {
-                self.flush(to, ticket);
-            }
-            return None;
-        };
-        Some(Copying { to, sequence, at: 0, ticket: None, is_whole: false })
     }
 }
 

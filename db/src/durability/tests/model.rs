@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use store::AwaitedCuts;
+
 use super::running::{CORES, Completions, Held, Key};
 
-/// Something that a client was told of a key, once this cut is stable.
+/// Something that a client was told of a key, once these cuts are reached.
+#[derive(Clone)]
 pub(super) struct Fact {
     pub(super) key: Key,
     /// The version that it had; of an absence, the one that was deleted.
     pub(super) version: u64,
     /// Whether it was that the object of this version has expired.
     pub(super) is_expiry: bool,
-    pub(super) cut: u64,
+    pub(super) cuts: AwaitedCuts,
 }
 
 /// Requests that a client has not acknowledged: each core is a client with so many.

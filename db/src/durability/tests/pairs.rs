@@ -64,7 +64,7 @@ fn get(pin: &Pinned<'_>, table: &Table, key: &[u8]) -> u64 {
 
 /// Publishes what becomes stable of the values that a core wrote.
 fn tell(core: &Core, written: &mut Vec<(u64, u64)>, value: u64, told: &AtomicU64) {
-    written.push((core.take_seen_cut(), value));
+    written.push((core.take_seen().stable, value));
     let stable = core.store().stable_cut();
     written.retain(|&(cut, value)| {
         if cut <= stable {

@@ -111,9 +111,9 @@ fn look_while_replayed(
         let object = pin.get(table, hash, &bytes);
         if pin.knows(table, hash, &bytes) {
             let held = object.map(|object| (object.version(), object.value().to_vec(), object.expires_ms()));
-            seen.push(((id, number), held, core.take_seen_cut()));
+            seen.push(((id, number), held, core.take_seen().stable));
         }
-        core.take_seen_cut();
+        core.take_seen();
         if random.bool() {
             writer.step().expect("a sound disk");
         }
@@ -217,6 +217,6 @@ pub(super) fn contents_of(
             assert!(expired <= table.expiring(), "{expired} objects too many in table {id}");
         }
     }
-    core.take_seen_cut();
+    core.take_seen();
     all
 }

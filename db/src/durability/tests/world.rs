@@ -4,26 +4,25 @@ mod archives;
 mod backups;
 mod directories;
 mod full_disk;
+mod receipts;
 mod rest;
 mod rot;
+mod starts;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cluster::metadata::{OwnLogEnd, OwnLogExtent};
 use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
-use store::{CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
+use store::{AwaitedCuts, CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
 
 use self::backups::{Backups, Decided};
 use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
-use super::super::recovery::Report;
 use super::SMALL;
 use super::model::{Fact, Model, UNANSWERED};
-use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Seen, Started, TABLES};
+use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Seen, TABLES};
 
 /// A server, its disk and its clients.
 pub(super) struct World {
@@ -38,8 +37,15 @@ pub(super) struct World {
     stable: Model,
     begun: Model,
     facts: Vec<Fact>,
-    /// The last stable cut.
-    told_to: u64,
+    /// The last cuts that were reached.
+    told_to: AwaitedCuts,
+    /// The model as of each cut that went to backups and is not stable, and whether the disk did not have it; the first one that
+    /// was received is behind this one, unless a backup has lost its memory since.
+    sent: BTreeMap<u64, Model>,
+    trusted_after: u64,
+    /// What clients were told of written tables once backups had it; and how often that was looked for.
+    received_facts: Vec<Fact>,
+    pub(super) received_often: u32,
     /// For each core's client, the lowest sequence without an acknowledgement.
     acknowledged: [Arc<AtomicU64>; CORES],
     keys: u64,
@@ -106,7 +112,11 @@ impl World {
             stable,
             begun,
             facts,
-            told_to: 0,
+            told_to: AwaitedCuts::default(),
+            sent: BTreeMap::new(),
+            trusted_after: 0,
+            received_facts: Vec::new(),
+            received_often: 0,
             acknowledged,
             keys,
             asks: false,
@@ -150,6 +160,9 @@ impl World {
                 return;
             }
         }
+        if self.backups.is_some() {
+            self.write_ahead(random);
+        }
         self.disk.crash();
         self.running = None;
     }
@@ -168,7 +181,8 @@ impl World {
                 let running = self.running();
                 (0..random.u32(1..20)).for_each(|_| _ = running.cores[core].step());
             }
-            92..99 => self.sync(),
+            92..95 => self.sync(),
+            95..99 => self.send_ahead(random),
             _ => self.pass_time(random),
         }
     }
@@ -181,11 +195,16 @@ impl World {
         loop {
             if !self.running().writer.is_waiting() {
                 self.begun = self.model.clone();
+                self.note_sent();
             }
-            match self.running().writer.step() {
+            let step = self.running().writer.step();
+            self.note_received();
+            match step {
                 Ok(Step::Written | Step::Idle) => {
                     self.stable = self.begun.clone();
-                    self.told_to = self.running().store.stable_cut();
+                    self.told_to.stable = self.running().store.stable_cut();
+                    let stable = self.told_to.stable;
+                    self.sent.retain(|cut, _| *cut > stable);
                 }
                 Ok(Step::Full) => {}
                 Ok(Step::Waiting) if self.backups.as_mut().expect("it waits for them").turn() => continue,
@@ -225,24 +244,30 @@ impl World {
         self.model.replies.retain(|&(client, other), _| !is_old(client, other));
     }
 
-    /// Notes what a client is told of a key. Returns the cut that the answer waits for.
-    fn tell(&mut self, core: usize, key: Key, version: u64) -> u64 {
-        let cut = self.running().cores[core].take_seen_cut();
-        assert!(self.waits_for(key) || cut == 0, "nothing was promised of {key:?}");
-        self.tell_with(cut, key, version);
-        cut
+    /// Notes what a client is told of a key. Returns the cuts that the answer waits for.
+    fn tell(&mut self, core: usize, key: Key, version: u64) -> AwaitedCuts {
+        let cuts = self.running().cores[core].take_seen();
+        assert!(self.waits_for(key) || cuts == AwaitedCuts::default(), "nothing was promised of {key:?}");
+        self.tell_with(cuts, key, version);
+        cuts
     }
 
-    /// As [`World::tell`], with the cut that the answer waits for.
-    fn tell_with(&mut self, cut: u64, key: Key, version: u64) {
-        if self.waits_for(key) {
-            self.facts.push(Fact { key, version, is_expiry: false, cut });
+    /// As [`World::tell`], with the cuts that the answer waits for.
+    fn tell_with(&mut self, cuts: AwaitedCuts, key: Key, version: u64) {
+        self.note_fact(Fact { key, version, is_expiry: false, cuts });
+    }
+
+    fn note_fact(&mut self, fact: Fact) {
+        if self.waits_for_receipt(fact.key) {
+            self.received_facts.push(fact);
+        } else if self.waits_for(fact.key) {
+            self.facts.push(fact);
         }
     }
 
     /// Returns whether the answer to a request waits for what it shows of a key.
     fn waits_for(&self, key: Key) -> bool {
-        self.asks || key.0 == SYNCED
+        self.asks || key.0 == SYNCED || self.waits_for_receipt(key)
     }
 
     fn wrote(&mut self, key: Key, held: Held) {
@@ -254,7 +279,7 @@ impl World {
 
     /// Handles the refusal of a write.
     fn refuse(&mut self, core: usize, error: WriteError) {
-        self.running().cores[core].take_seen_cut();
+        self.running().cores[core].take_seen();
         match error {
             WriteError::StorageFull => self.refused += 1,
             WriteError::Retry { .. } | WriteError::OutOfMemory => {}
@@ -351,7 +376,7 @@ impl World {
         self.end_request(core, committed.is_ok().then(|| CompletionReply::Bytes(said.into())));
         match committed {
             Ok(version) => {
-                let cut = self.running().cores[core].take_seen_cut();
+                let cuts = self.running().cores[core].take_seen();
                 let last: BTreeMap<Key, _> =
                     changes.into_iter().map(|(key, _, value)| (key, value)).collect();
                 for (key, value) in last {
@@ -360,7 +385,7 @@ impl World {
                         None => _ = self.model.objects.remove(&key),
                     }
                     let newest = self.model.newest.get(&key).copied().unwrap_or(0);
-                    self.tell_with(cut, key, newest);
+                    self.tell_with(cuts, key, newest);
                 }
             }
             Err(store::CommitError::Write(error)) => self.refuse(core, error),
@@ -384,84 +409,14 @@ impl World {
             "{key:?}"
         );
         drop(pin);
-        let cut = self.tell(core, key, newest);
+        let cuts = self.tell(core, key, newest);
         if let (None, Some((version, ..)), true) = (known, held, self.waits_for(key)) {
-            self.facts.push(Fact { key, version, is_expiry: true, cut });
+            self.note_fact(Fact { key, version, is_expiry: true, cuts });
         }
-    }
-
-    /// Starts the server anew over what the disk has, and compares.
-    pub(super) fn restart(&mut self, random: &mut Rng, seed: u64) {
-        let (stable, report) = self.reopen(random, seed);
-        let latest_ms = self.latest_ms;
-        assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
-        let found = self.contents(self.keys.max(KEYS_MAX));
-        let is = |model: &Model| model.is_as(&found, &self.found, latest_ms);
-        if !is(&self.stable) && !is(&self.begun) {
-            let (stable, begun) = (&self.stable.objects, &self.begun.objects);
-            let mut keys: Vec<_> = stable.keys().chain(begun.keys()).chain(found.keys()).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            for key in keys {
-                let [was, began, is] = [stable, begun, &found].map(|state| brief(state.get(key)));
-                if was != is || began != is {
-                    println!("{key:?}: stable {was:?}, under way {began:?}, found {is:?}");
-                }
-            }
-            panic!("seed {seed}: neither the last stable cut nor the one under way");
-        }
-        self.model = if is(&self.stable) { self.stable.clone() } else { self.begun.clone() };
-        self.check_facts((stable, &found), seed);
-        self.check_seen(seed, &found);
-        let now_ms = self.model.now_ms;
-        // Others are gone for good.
-        self.model.objects.retain(|key, held| held.2 <= now_ms || found.contains_key(key));
-        self.begin_again();
-        if !self.connect_backups(random) {
-            self.check_backups(seed);
-            self.restart(random, seed);
-        }
-    }
-
-    fn reopen(&mut self, random: &mut Rng, seed: u64) -> (u64, Report) {
-        let stable = self.told_to;
-        self.latest_ms = self.latest_ms.max(self.model.now_ms);
-        self.running = None;
-        self.disk = self.disk.restart();
-        self.check_directories(seed);
-        // The machine's clock may have been set back.
-        let now_ms = if random.bool() { 0 } else { self.model.now_ms };
-        let decided = self.decided.take().filter(|_| random.bool());
-        let extent = Cell::new(OwnLogExtent::Whole);
-        let up_to = |own: OwnLogEnd| decided.as_ref().and_then(|decided| decided.up_to(own, &extent));
-        self.starts += 1;
-        let start = (self.starts, self.backups.as_ref().map_or(0, |_| PASSED_OVER), &up_to as _);
-        let opened = Running::open_as(&self.config, (&self.disk, self.frames_max), start, now_ms, random);
-        let Started { running, report, completions, seen } =
-            opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        keep_unanswered(&running, &self.acknowledged);
-        (self.found, self.seen) = (completions, seen);
-        let now = running.store.now_ms();
-        self.latest_ms = self.latest_ms.max(now);
-        for model in [&mut self.model, &mut self.stable, &mut self.begun] {
-            model.now_ms = now;
-        }
-        self.running = Some(running);
-        self.check_decided(decided, extent.get(), seed);
-        (stable, report)
     }
 
     fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {
         self.running.as_ref().expect("it runs").contents(keys, self.model.objects.keys().copied())
-    }
-
-    fn begin_again(&mut self) {
-        let newest = self.model.newest.values().copied().max().unwrap_or(0);
-        self.running().tables.iter().for_each(|table| table.begin_above(newest));
-        self.stable = self.model.clone();
-        self.begun = self.model.clone();
-        // Cuts that wrote nothing are not on the disk, so numbers may come again.
-        self.told_to = self.running().store.stable_cut();
     }
 
     pub(super) fn check(&mut self, what: &str) {

@@ -21,7 +21,7 @@ use guest::wasm::settings::MODULE_STACK_BYTES;
 use sandstorm::Error;
 use sandstorm::abi::wasm32::STACK_BYTES;
 use sandstorm::abi::{Call, Code, OK, PENDING, RawReply, RawSlice};
-use store::{CommitError, HeldPin, RequestId};
+use store::{AwaitedCuts, CommitError, HeldPin, RequestId};
 use wire::Status;
 
 use super::ending::Ending;
@@ -89,8 +89,8 @@ pub(super) struct InvocationState<O> {
     pub(super) request: Option<RequestId>,
     /// Whether the request asks that what it writes and shows be on the disk.
     pub(super) asks_synced: bool,
-    /// The cut that includes whatever it has seen so far: see [`store::Core::take_seen_cut`].
-    pub(super) seen_cut: u64,
+    /// The cuts that include whatever it has seen so far: see [`store::Core::take_seen`].
+    pub(super) seen: AwaitedCuts,
     /// The index of the function.
     function: usize,
     /// The tenant's place in the queue.
@@ -148,7 +148,7 @@ impl<O> InvocationState<O> {
             parked: None,
             request: None,
             asks_synced: false,
-            seen_cut: 0,
+            seen: AwaitedCuts::default(),
             function: 0,
             place: PlaceId::NONE,
             started_us: 0,
@@ -330,7 +330,7 @@ impl<O> InvocationState<O> {
         // SAFETY: the extension does not run any more.
         let polled = unsafe { &mut *slot };
         let outcome = polled.end_poll(environment, stack, outcome, &mut pools.stacks);
-        polled.seen_cut = polled.seen_cut.max(environment.core.take_seen_cut());
+        polled.seen = polled.seen.and(environment.core.take_seen());
         outcome
     }
 

@@ -326,7 +326,7 @@ impl<O> Invocations<O> {
         if let Some(stack) = ended.abandon() {
             self.pools.stacks.give(stack);
         }
-        environment.core.see_cut(std::mem::take(&mut ended.seen_cut));
+        environment.core.see(std::mem::take(&mut ended.seen));
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }

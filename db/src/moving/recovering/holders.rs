@@ -23,6 +23,7 @@ const SEGMENTS_AHEAD: usize = 2;
 struct AskedBackup {
     server: u32,
     stream: Stream,
+    has_received: bool,
     record: Vec<u8>,
     replicas: Vec<FoundReplica>,
     digests: Vec<Digest>,
@@ -84,11 +85,12 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Opens a stream to each backup that counts.
+    /// Opens a stream to each backup that counts. Those that were started since may have forgotten what they had in memory: unless the
+    /// caller has waited long enough for the others, they are enough only if no other one is there.
     ///
     /// # Errors
     /// [`NotFound`]: too few of them answer now.
-    pub(super) fn open(control: &Control, row: &ReplicasRow) -> Result<Self, NotFound> {
+    pub(super) fn open(control: &Control, row: &ReplicasRow, has_waited: bool) -> Result<Self, NotFound> {
         let members = control.metadata.members().map_err(NotFound::Metadata)?;
         let open = |&(server, file): &(u32, u64)| {
             let address = members.iter().find(|member| member.run.server == server)?.tcp;
@@ -103,6 +105,15 @@ impl Holders {
         let needed = (row.backups.len() + 1).saturating_sub(row.replicas).max(1);
         if all.len() < needed {
             return Err(NotFound::Backups(all.len(), needed));
+        }
+        let remember = all.iter().filter(|asked| asked.has_received).count();
+        if remember < needed && !has_waited {
+            let there = control.metadata.servers().map_err(NotFound::Metadata)?;
+            let is_there = |server: u32| there.iter().any(|row| row.id == server);
+            let is_asked = |server: u32| all.iter().any(|asked| asked.server == server);
+            if row.backups.iter().any(|&(server, _)| is_there(server) && !is_asked(server)) {
+                return Err(NotFound::Backups(remember, needed));
+            }
         }
         let is_complete = all.len() == row.backups.len();
         let mut places: HashMap<u32, Vec<SegmentPlace>, NumberHash> = HashMap::default();
@@ -203,14 +214,15 @@ impl AskedBackup {
     /// Asks a backup what it has; `None` if it does not answer, or its file is another one.
     fn ask(server: u32, stream: Stream, file: u64, row: &ReplicasRow) -> Option<Self> {
         let (record, replicas, digests, asked, arrived) = Default::default();
-        let mut holder = Self { server, stream, record, replicas, digests, asked, arrived };
+        let has_received = false;
+        let mut holder = Self { server, stream, has_received, record, replicas, digests, asked, arrived };
         let answer = holder.answer(&ToHolder::Find { log: row.log, start: row.start })?;
-        let FromHolder::Found { file: found, replicas, digests } = answer else { return None };
+        let FromHolder::Found { file: found, has_received, replicas, digests } = answer else { return None };
         if found != file {
             return None;
         }
         holder.digests = digests.iter().filter_map(|digest| Digest::decode(digest).ok()).collect();
-        holder.replicas = replicas;
+        (holder.replicas, holder.has_received) = (replicas, has_received);
         Some(holder)
     }
 

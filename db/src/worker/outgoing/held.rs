@@ -1,15 +1,15 @@
-//! Answers that wait until what they show is stable on the disk.
+//! Answers that wait until what they show is stable on the disk, or backups have received it.
 //!
 //! ```text
-//!   request executes ── the core has seen a cut that is not stable ──► held, with a copy of the answer
-//!   log thread: cut is stable ──► next round: into the outgoing frame, in the order of the cuts
+//!   request executes ── the core has seen a cut that is not stable, or received ──► held, with a copy of the answer
+//!   log thread: cut is stable, or received ──► next round: into the outgoing frame, in the order of the cuts
 //! ```
 //! Nothing else waits: not the worker, no epoch pin, no lock; the request is not executed again. An answer that needs an
 //! earlier cut than one before it waits for that one's, so that the queue stays in order. If the disk has failed, what
 //! is held and what would be held becomes `StorageFailed`: nobody knows whether it is on the disk.
 //!
-//! A request may ask for another durability than its table's: then its answer alone does not wait, or waits for what it
-//! shows of tables that promise less ([`store::Core::ask_for_disk`]).
+//! A request may ask for another durability than its table's: then its answer alone does not wait for the disk, or waits for what
+//! it shows of tables that promise less ([`store::Core::ask_for_disk`]).
 //!
 //! Each cut costs a sync of the disk and some 40 us of a core. So the log's thread is not woken for the first answer that
 //! is held, but for as many as left together last: clients that wait for their answers send again when they have them.
@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 
-use store::Admission;
+use store::{Admission, AwaitedCuts};
 use wire::Status;
 use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN};
 
@@ -159,22 +159,37 @@ impl HeldAnswers {
     }
 }
 
+/// The places of the answers that wait for receipts, and of those that wait for the disk.
+const OF_RECEIPTS: usize = 0;
+const OF_DISK: usize = 1;
+
+/// Returns the latest cuts for which the one and the other need not wait.
+#[inline]
+fn limits_of(reached: AwaitedCuts) -> [u64; 2] {
+    [reached.received.max(reached.stable), reached.stable]
+}
+
 /// Returns the bytes of an answer.
 #[inline]
 fn bytes_of(body_bytes: usize) -> usize {
     size_of::<HeldAnswer>() + if body_bytes > INLINE_BYTES { body_bytes } else { 0 }
 }
 
-/// Returns the number of the cut that must be stable before a reply leaves, and forgets what the core has seen.
+/// Returns the cuts that must be reached before a reply leaves, and forgets what the core has seen.
 #[inline]
-fn cut_before(environment: &WorkerEnvironment<'_>, flags: u8) -> u64 {
-    let seen = environment.core.take_seen_cut();
-    if flags & (ASKS_WRITTEN | ASKS_SYNCED) == ASKS_WRITTEN { 0 } else { seen }
+fn cuts_before(environment: &WorkerEnvironment<'_>, flags: u8) -> AwaitedCuts {
+    let seen = environment.core.take_seen();
+    if flags & (ASKS_WRITTEN | ASKS_SYNCED) != ASKS_WRITTEN {
+        return seen;
+    }
+    let received =
+        if environment.core.store().awaits_receipts() { seen.received.max(seen.stable) } else { 0 };
+    AwaitedCuts { received, stable: 0 }
 }
 
 impl Outgoing {
-    /// Writes a reply if what it shows is stable on the disk, as far as the core has noted; otherwise holds it until
-    /// then.
+    /// Writes a reply if what it shows is stable or received, as far as the core has noted that it is to be; otherwise holds it
+    /// until then.
     #[inline]
     pub fn reply_when_stable<P: Exits>(
         &mut self,
@@ -185,9 +200,9 @@ impl Outgoing {
         body_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        let cut = cut_before(environment, to.flags);
-        if cut > 0 && cut > environment.core.store().stable_cut() {
-            return self.hold(port, environment, (to, cut), head, body_bytes, fill);
+        let cuts = cuts_before(environment, to.flags);
+        if cuts != AwaitedCuts::default() && !cuts.are_reached(environment.core.store().reached_cuts()) {
+            return self.hold(port, environment, (to, cuts), head, body_bytes, fill);
         }
         self.reply(port, environment.metrics, to, head, body_bytes, fill);
     }
@@ -197,7 +212,7 @@ impl Outgoing {
         &mut self,
         port: &mut P,
         environment: &WorkerEnvironment<'_>,
-        (to, cut): (&Addressee, u64),
+        (to, cuts): (&Addressee, AwaitedCuts),
         (sequence_low, status): (u32, Status),
         body_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
@@ -206,7 +221,8 @@ impl Outgoing {
         if environment.core.store().admission() == Admission::Failed {
             return self.reply(port, metrics, to, (sequence_low, Status::StorageFailed), 0, no_body);
         }
-        if !self.held.has_room(body_bytes) {
+        let (kind, cut) = kind_of(environment, cuts);
+        if !self.held[kind].has_room(body_bytes) {
             // It may have been executed, so that nobody may be told to try again; over the stream its reply waits by itself. A
             // short one has come many times if there are so many: its next copy is answered.
             return match body_bytes > INLINE_BYTES {
@@ -215,7 +231,7 @@ impl Outgoing {
             };
         }
         metrics.count(Counter::AnswersHeld);
-        self.held.hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);
+        self.held[kind].hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);
     }
 
     /// Answers a stream as [`Outgoing::reply_when_stable`] does a frame.
@@ -225,8 +241,8 @@ impl Outgoing {
         (to, flags): (&Sender<StreamAnswer>, u8),
         answer: StreamAnswer,
     ) {
-        let (store, cut) = (environment.core.store(), cut_before(environment, flags));
-        if cut == 0 || cut <= store.stable_cut() {
+        let (store, cuts) = (environment.core.store(), cuts_before(environment, flags));
+        if cuts.are_reached(store.reached_cuts()) {
             // The stream may be gone; then nobody waits.
             to.send(answer);
             return;
@@ -237,62 +253,86 @@ impl Outgoing {
         }
         environment.metrics.count(Counter::AnswersHeld);
         let StreamAnswer { status, body } = answer;
-        self.held.hold(cut, HeldRoute::Stream(to.clone()), status, body.len(), |held| {
+        let (kind, cut) = kind_of(environment, cuts);
+        self.held[kind].hold(cut, HeldRoute::Stream(to.clone()), status, body.len(), |held| {
             held.copy_from_slice(&body);
         });
     }
 
-    /// Returns whether an answer waits for no other cut than this stable one.
+    /// Returns whether an answer waits for no other cuts than these, which are reached.
     #[inline]
     #[must_use]
-    pub fn has_due(&self, stable: u64) -> bool {
-        self.held.is_due(stable)
+    pub fn has_due(&self, reached: AwaitedCuts) -> bool {
+        self.held.iter().zip(limits_of(reached)).any(|(held, limit)| held.is_due(limit))
     }
 
-    /// Writes held answers for which this cut suffices; with `has_failed`, refusals in place of any. At most
+    /// Writes held answers for which these cuts suffice; with `has_failed`, refusals in place of any. At most
     /// [`RELEASED_ANSWERS`] of them, in [`RELEASED_FRAMES`]: later rounds write the rest, and serve requests in between.
     pub fn release_held<P: Exits>(
         &mut self,
         port: &mut P,
         metrics: &WorkerMetrics,
-        stable: u64,
+        reached: AwaitedCuts,
         has_failed: bool,
     ) {
-        let stable = if has_failed { u64::MAX } else { stable };
-        let mut taken = 0;
-        while taken < RELEASED_ANSWERS && self.outbox.len() < RELEASED_FRAMES {
-            let Some(answer) = self.held.take(stable) else { break };
-            taken += 1;
-            let (status, body) =
-                if has_failed { (Status::StorageFailed, &[][..]) } else { (answer.status, answer.body()) };
-            match &answer.route {
-                HeldRoute::Frame(to, sequence_low) => {
-                    self.hurry();
-                    self.reply(port, metrics, to, (*sequence_low, status), body.len(), |into| {
-                        into.copy_from_slice(body);
-                    });
-                }
-                HeldRoute::Stream(to) => {
-                    to.send(StreamAnswer { status, body: body.to_vec() });
-                }
+        let mut left = RELEASED_ANSWERS;
+        for (kind, limit) in limits_of(reached).into_iter().enumerate() {
+            let (limit, before) = (if has_failed { u64::MAX } else { limit }, left);
+            while left > 0 && self.outbox.len() < RELEASED_FRAMES {
+                let Some(answer) = self.held[kind].take(limit) else { break };
+                left -= 1;
+                self.release(port, metrics, &answer, has_failed);
+            }
+            self.held[kind].note_taken(before - left, limit);
+        }
+    }
+
+    fn release<P: Exits>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        answer: &HeldAnswer,
+        has_failed: bool,
+    ) {
+        let (status, body) =
+            if has_failed { (Status::StorageFailed, &[][..]) } else { (answer.status, answer.body()) };
+        match &answer.route {
+            HeldRoute::Frame(to, sequence_low) => {
+                self.hurry();
+                self.reply(port, metrics, to, (*sequence_low, status), body.len(), |into| {
+                    into.copy_from_slice(body);
+                });
+            }
+            HeldRoute::Stream(to) => {
+                to.send(StreamAnswer { status, body: body.to_vec() });
             }
         }
-        self.held.note_taken(taken, stable);
     }
 
     /// Returns whether no answer is held.
     #[inline]
     #[must_use]
     pub fn holds_nothing(&self) -> bool {
-        self.held.is_empty()
+        self.held.iter().all(HeldAnswers::is_empty)
     }
 
-    /// Returns whether the log's thread is to be woken for held answers, once for each of them. They are gathered for
-    /// `wait_us` at most.
+    /// Returns whether the log's thread is to be woken for answers that wait for receipts, and for those that wait for the disk: once
+    /// for each of them. They are gathered for these times at most, in microseconds.
     #[inline]
     #[must_use]
-    pub fn take_group_of_held(&mut self, now_us: u64, wait_us: u64) -> bool {
-        self.held.take_group(now_us, wait_us)
+    pub fn take_groups_of_held(&mut self, now_us: u64, waits_us: [u64; 2]) -> [bool; 2] {
+        let [of_receipts, of_disk] = &mut self.held;
+        [of_receipts.take_group(now_us, waits_us[OF_RECEIPTS]), of_disk.take_group(now_us, waits_us[OF_DISK])]
+    }
+}
+
+/// Returns where an answer waits that waits for these cuts, one of which is not reached, and for which cut: what is stable was
+/// received.
+fn kind_of(environment: &WorkerEnvironment<'_>, cuts: AwaitedCuts) -> (usize, u64) {
+    if cuts.stable > environment.core.store().stable_cut() {
+        (OF_DISK, cuts.stable.max(cuts.received))
+    } else {
+        (OF_RECEIPTS, cuts.received)
     }
 }
 

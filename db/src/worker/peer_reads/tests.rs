@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use control::Durability;
-use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
+use store::{AwaitedCuts, Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
 use wire::TenantId;
 
 use super::answer;
@@ -108,7 +108,7 @@ impl Here {
     fn waits(&self, key: &[u8], for_disk: bool) -> bool {
         let answer = self.answer(record(OWNER, TABLE, &[key], for_disk).bytes()).expect("answers");
         assert_ne!(answer.now.is_some(), answer.of_cut.is_some());
-        answer.of_cut.is_some_and(|answer| answer.cut > self.core.store().stable_cut())
+        answer.of_cut.is_some_and(|answer| !answer.cuts.are_reached(self.core.store().reached_cuts()))
     }
 }
 
@@ -190,8 +190,9 @@ fn an_answer_waits_for_what_it_shows_of_a_synced_table_and_of_a_written_one_if_t
             .expect("it is there");
         assert!(deleted.is_some());
         // What others have seen is theirs, before and after.
-        here.core.take_seen_cut();
-        here.core.see_cut(1_000);
+        here.core.take_seen();
+        let theirs = AwaitedCuts { received: 900, stable: 1_000 };
+        here.core.see(theirs);
         for key in [new, gone] {
             assert!(here.waits(key, true));
             assert_eq!(here.waits(key, false), waits_always, "{durability:?}");
@@ -199,7 +200,7 @@ fn an_answer_waits_for_what_it_shows_of_a_synced_table_and_of_a_written_one_if_t
         for key in [old, never] {
             assert!(!here.waits(key, true) && !here.waits(key, false));
         }
-        assert_eq!(here.core.take_seen_cut(), 1_000);
+        assert_eq!(here.core.take_seen(), theirs);
         here.sync();
         assert!(!here.waits(new, true) && !here.waits(gone, true));
     }
@@ -213,7 +214,7 @@ fn what_waits_for_the_disk_keeps_nothing_else_of_its_record_waiting() {
     let old_version = here.put(old, b"old");
     here.sync();
     let new_version = here.put(new, b"new");
-    here.core.take_seen_cut();
+    here.core.take_seen();
     let asked = record(OWNER, TABLE, &[old, new, never], false);
     let PeerAnswer { now, of_cut } = here.answer(asked.bytes()).expect("answers");
     let (now, of_cut) = (now.expect("some wait for nothing"), of_cut.expect("one waits"));
@@ -223,5 +224,5 @@ fn what_waits_for_the_disk_keeps_nothing_else_of_its_record_waiting() {
     assert_eq!(Answers::decode(&of_cut.body), Ok(waits));
     assert_eq!(Answers::decode(&of_cut.later), Ok(vec![(1, Reply::Later)]));
     here.sync();
-    assert!(of_cut.cut <= here.core.store().stable_cut());
+    assert!(of_cut.cuts.are_reached(here.core.store().reached_cuts()));
 }

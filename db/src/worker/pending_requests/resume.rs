@@ -165,7 +165,7 @@ fn answer(
         (Fate::IsGivenUp, _) => return replies::retry_after(metrics, RETRY_ARRIVING_US, place),
     };
     let located = locate(environment, session, &request);
-    environment.core.take_seen_cut();
+    environment.core.take_seen();
     environment.core.ask_for_disk(parked.route.asks_synced());
     // Its table may have moved to memory meanwhile.
     if parked.route.asks_synced() && native::cannot_sync(&request, located) {

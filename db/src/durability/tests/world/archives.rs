@@ -25,7 +25,7 @@ impl World {
                 from = pin.gather(table, cursor, u64::MAX, ARCHIVE_BYTES_MAX, archive).expect("it is there");
             }
             drop(pin);
-            running.cores[core].take_seen_cut();
+            running.cores[core].take_seen();
             return;
         }
         let (mut rest, mut restored) = (&archive[..], Replayed::default());
@@ -43,11 +43,11 @@ impl World {
             at += bytes;
         }
         drop(pin);
-        let cut = running.cores[core].take_seen_cut();
+        let cuts = running.cores[core].take_seen();
         for (key, held) in objects {
             // One of before a crash may be newer than what the key has now.
             if self.model.objects.get(&key).is_none_or(|known| known.0 != held.0) {
-                self.tell_with(cut, key, held.0);
+                self.tell_with(cuts, key, held.0);
                 self.wrote(key, held);
             }
         }

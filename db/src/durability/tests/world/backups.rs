@@ -118,8 +118,10 @@ pub(super) struct Backups {
     /// A record that the metadata has, and of which nobody knows.
     recorded: bool,
     is_harmed: bool,
+    /// Whether one has lost what was in its memory, since somebody looked.
+    pub(super) has_forgotten: bool,
     /// What backups may have that have less than the server's disk, or more, since a start that is not settled.
-    earlier: Vec<Model>,
+    pub(super) earlier: Vec<Model>,
     /// How often a log was found, and with how many segments in all.
     found: (u32, usize),
 }
@@ -140,11 +142,7 @@ impl Backups {
                     node.answer(FromBackup::HasRoom);
                 }
             }
-            32..34 => {
-                if let Some(record) = self.records.try_iter().last() {
-                    (self.record, self.recorded) = (record, true);
-                }
-            }
+            32..34 => self.take_record(),
             34..36 => {
                 let is_news = std::mem::take(&mut self.recorded);
                 if is_news {
@@ -156,6 +154,13 @@ impl Backups {
             _ => {}
         }
         true
+    }
+
+    /// Lets the metadata have a record that is under way.
+    fn take_record(&mut self) {
+        if let Some(record) = self.records.try_iter().last() {
+            (self.record, self.recorded) = (record, true);
+        }
     }
 
     fn tell(&self, event: ReplicaEvent) {
@@ -174,15 +179,19 @@ impl Backups {
         self.tell(ReplicaEvent::Joined { backup, held, link: Box::new(Link { messages: to_node, answers }) });
     }
 
-    /// Harms a backup. A file is lost only if the record says that all is elsewhere.
+    /// Harms a backup. A file is lost only if the record says that all is elsewhere, and none that says otherwise is under way.
     fn harm(&mut self, at: usize) {
+        self.take_record();
         let id = self.nodes[at].id;
         match self.random.u32(0..6) {
             0..3 => {
                 self.nodes[at].stream = None;
                 self.nodes[at].receiver.end(LOG);
             }
-            3..5 => self.nodes[at].crash(),
+            3..5 => {
+                self.nodes[at].crash();
+                self.has_forgotten = true;
+            }
             _ if self.lacking(&[at]) < self.record.replicas => {
                 self.nodes[at] = Node::new(at as u32, &mut self.random);
                 self.tell(ReplicaEvent::Lost(id));
@@ -202,16 +211,18 @@ impl Backups {
     /// The server has crashed: some of what is under way arrives, and some backups lose power. Returns the log as backups have
     /// it but for as many as may be missing, and as others of them have it as of the same cut; `None` if nothing is promised.
     fn gather(&mut self, seed: u64) -> Option<(FoundLog, Option<FoundLog>)> {
+        let may_crash = self.random.bool();
         for node in &mut self.nodes {
             for _ in 0..self.random.u32(0..20) {
                 if !node.receive() {
                     break;
                 }
             }
-            if self.random.bool() {
+            if may_crash && self.random.bool() {
                 node.crash();
+                self.has_forgotten = true;
             } else {
-                node.receiver.flush().expect("a sound disk");
+                node.receiver.file().flush().expect("a sound disk");
             }
             (node.stream, self.recorded) = (None, false);
             node.receiver.end(LOG);
@@ -361,9 +372,19 @@ impl World {
         let nodes = nodes.collect();
         let (events, records) = (channel().0, channel().1);
         let random = random.fork();
-        let (record, recorded, is_harmed, found, earlier) = Default::default();
-        world.backups =
-            Some(Backups { random, nodes, events, records, record, recorded, is_harmed, found, earlier });
+        let (record, recorded, is_harmed, has_forgotten, found, earlier) = Default::default();
+        world.backups = Some(Backups {
+            random,
+            nodes,
+            events,
+            records,
+            record,
+            recorded,
+            is_harmed,
+            has_forgotten,
+            found,
+            earlier,
+        });
         while !world.connect_backups(random_of_world) {
             world.reopen(random_of_world, 0);
             world.begin_again();
@@ -389,10 +410,10 @@ impl World {
                 backups.tell(ReplicaEvent::Lost(id));
             }
         }
-        let (mut turns, before) = (0, self.told_to);
+        let (mut turns, before) = (0, self.told_to.stable);
         let turns_max = if random.u32(0..3) == 0 { random.u32(0..600) } else { 300_000 };
         let promised = |world: &Self| world.backups.as_ref().map_or(0, |backups| backups.record.replicas);
-        while self.told_to == before || promised(self) == 0 {
+        while self.told_to.stable == before || promised(self) == 0 {
             self.sync();
             let backups = self.backups.as_mut().expect("it has some");
             backups.turn();
@@ -420,8 +441,9 @@ impl World {
     pub(in crate::durability::tests) fn check_backups(&mut self, seed: u64) {
         self.decided = None;
         let Some(backups) = &mut self.backups else { return };
-        backups.earlier.extend([self.stable.clone(), self.begun.clone()]);
-        let Some((log, again)) = backups.gather(seed) else { return };
+        let gathered = backups.gather(seed);
+        let has_forgotten = std::mem::take(&mut backups.has_forgotten);
+        let Some((log, again)) = gathered else { return };
         let (now_ms, keys) = (self.model.now_ms, self.keys.max(KEYS_MAX));
         let latest_ms = self.latest_ms.max(now_ms);
         let found = recover(&self.config, &log, (now_ms, keys), self.model.objects.keys().copied());
@@ -432,8 +454,11 @@ impl World {
             assert!(is_same, "seed {seed}: others find another log as of cut {}", log.0.cut);
         }
         let Gathered { cut, is_on_own_disk, .. } = log.0;
-        let is_known = backups.earlier.iter().any(is);
-        assert!(is_known, "seed {seed}: backups have another log, as of cut {cut}");
+        self.check_received((&found.0, has_forgotten), is, &format!("seed {seed}, as of cut {cut}"));
+        if let Some(backups) = &mut self.backups {
+            backups.earlier.extend([self.stable.clone(), self.begun.clone()]);
+            backups.earlier.extend(self.sent.values().cloned());
+        }
         let cut = DecidedCut { start: log.0.digest.start, cut, is_on_own_disk };
         self.decided = Some(Decided { cut, objects: found.0, replies: found.1 });
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use store::AwaitedCuts;
 
 use super::{World, brief};
 use crate::durability::tests::model::Fact;
@@ -16,6 +17,7 @@ impl World {
         match random.u32(0..10) {
             0..7 => self.read(random, core),
             7 => _ = self.running().cores[core].step(),
+            8 if random.bool() => self.send_ahead(random),
             8 => self.pass_time(random),
             _ => self.sync(),
         }
@@ -37,14 +39,16 @@ impl World {
                 assert_eq!(seen, is, "seed {seed}: of {key:?} was seen and is found");
             }
             if let (None, Some((version, ..)), SYNCED) = (held, self.model.objects.get(&key), key.0) {
-                self.facts.push(Fact { key, version: *version, is_expiry: true, cut });
+                let cuts = AwaitedCuts { received: 0, stable: cut };
+                self.facts.push(Fact { key, version: *version, is_expiry: true, cuts });
             }
         }
     }
 
     /// Checks that what was told by this cut holds.
     pub(super) fn check_facts(&mut self, (stable, found): (u64, &BTreeMap<Key, Held>), seed: u64) {
-        for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
+        let reached = AwaitedCuts { received: stable, stable };
+        for fact in self.facts.drain(..).filter(|fact| fact.cuts.are_reached(reached)) {
             let held = found.get(&fact.key);
             let has_returned = fact.is_expiry && held.is_some_and(|held| held.0 == fact.version);
             assert!(

@@ -33,7 +33,7 @@ impl World {
             0 => digest.cut,
             _ => self.content[&segment_of(digest.start, 0)][latest as usize - 1],
         };
-        OwnLogEnd { start: digest.start, cut, is_whole: bytes[0] == bytes[1] }
+        OwnLogEnd { start: digest.start, cut, latest: cut, before: None, is_whole: bytes[0] == bytes[1] }
     }
 
     /// Truncates the owner's log to what counts of it.
