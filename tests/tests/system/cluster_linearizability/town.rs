@@ -21,6 +21,8 @@ use super::{library, recording};
 
 const CLIENTS: u32 = 4;
 const KEYS: u64 = 16;
+/// The same where servers are away for long: the more calls of a key have no answer, the longer it takes to judge it.
+const KEYS_WITH_ABSENCES: u64 = 48;
 /// Migrations that run at a time.
 const MIGRATIONS_AT_ONCE: usize = 3;
 /// A run goes on until its clients have been told so much, however slow the machine is, and something has moved.
@@ -104,8 +106,8 @@ impl FaultyCluster {
         let (addresses, table, name) = self.table(durability);
         let (tenant, secret) = (self.tenant.name.clone(), self.tenant.secret.clone());
         let (began, is_over, told) = (Instant::now(), AtomicBool::new(false), AtomicUsize::new(0));
-        let town =
-            Town { servers: addresses, tenant, secret, table, keys: KEYS, began, told, is_over, is_hasty };
+        let keys = if troubles == Troubles::MovesAndAbsences { KEYS_WITH_ABSENCES } else { KEYS };
+        let town = Town { servers: addresses, tenant, secret, table, keys, began, told, is_over, is_hasty };
         let seeds: Vec<u64> = (0..CLIENTS).map(|_| random.u64(..)).collect();
         let (mut history, mut tally) = (Vec::new(), Tally::default());
         thread::scope(|scope| {
