@@ -275,9 +275,6 @@ fn write_all(
                         // The requester may have given up waiting.
                         let _ = sender.send(writer.snapshot());
                     }
-                    if step != Step::Full {
-                        on_stable();
-                    }
                     tell_if_full(&mut was_full, step);
                     if is_last {
                         return end(writer, step, bell, on_stable);
@@ -330,6 +327,7 @@ fn end(mut writer: LogWriter, step: Step, bell: &Bell, on_stable: &impl Fn()) {
         let bytes = writer.store().unstable_bytes();
         return tracing::error!(bytes, "no space on the disk for the last writes of durable tables");
     }
+    on_stable();
     match writer.finish() {
         Ok(()) => bell.is_complete.store(true, Ordering::Release),
         Err(error) => fail(writer.store(), bell, &error, on_stable),
