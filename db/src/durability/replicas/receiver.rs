@@ -142,7 +142,9 @@ impl ReplicaReceiver {
                 return Ok(Some(FromBackup::Received { ticket }));
             }
             ToBackup::Flush { ticket } => {
-                self.due.insert(log, ticket);
+                // One of what was written may come behind one of a later copy.
+                let due = self.due.entry(log).or_default();
+                *due = ticket.max(*due);
                 return Ok(Some(FromBackup::Received { ticket }));
             }
             ToBackup::Forget { item } => self.file.forget(log, item),
@@ -207,5 +209,28 @@ impl ReplicaReceiver {
     /// Returns the replicas, for whoever recovers a log.
     pub fn file(&mut self) -> &mut ReplicaFile {
         &mut self.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use cluster::replication::message::{FromBackup, ToBackup};
+    use disk::{BLOCK_BYTES, SimulatedDisk};
+
+    use super::{LogId, ReplicaFile, ReplicaReceiver};
+
+    #[test]
+    fn all_up_to_the_latest_ticket_is_acknowledged_whatever_was_asked_for_last() {
+        let disk = Box::new(SimulatedDisk::new(1, 2 * BLOCK_BYTES, 40));
+        let mut receiver = ReplicaReceiver::new(ReplicaFile::open(disk, 40).expect("it reads"), 1, 1);
+        let log = LogId { server: 1, number: 2 };
+        assert!(receiver.begin(log, 1).expect("a sound disk").is_some());
+        for ticket in [7, 5] {
+            let answer = receiver.receive(log, &ToBackup::Flush { ticket }).expect("it is taken");
+            assert_eq!(answer, Some(FromBackup::Received { ticket }));
+        }
+        assert_eq!(receiver.flush().expect("a sound disk"), BTreeMap::from([(log, 7)]));
     }
 }
