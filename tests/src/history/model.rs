@@ -28,6 +28,11 @@ impl State {
     /// Of a key that was never written.
     pub const NEW: State = State { value: Value::Nothing, version: 0, is_exact: false };
 
+    /// Whether everything that can happen from another one can happen from this one.
+    pub fn includes(self, other: State) -> bool {
+        self == other || self.value == other.value && !self.is_exact && self.version <= other.version
+    }
+
     /// The state when it is known that there is nothing.
     fn without(self) -> Option<State> {
         match self.value {

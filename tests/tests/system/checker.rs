@@ -6,7 +6,7 @@
 mod exhaustive;
 mod making;
 
-use making::{falsify, make};
+use making::{falsify, make, make_with};
 use tests::effort::{rng, rounds};
 use tests::history::{Action, Condition, Operation, Outcome, Verdict, check, porcupine, to_text};
 
@@ -14,7 +14,7 @@ fn is_fine(history: &[Operation]) -> bool {
     match check(history) {
         Verdict::Linearizable => true,
         Verdict::Violated(..) => false,
-        Verdict::Undecided(key) => panic!("key {key} of\n{}", to_text(history)),
+        Verdict::Undecided(key, operations) => panic!("no verdict on key {key}\n{}", to_text(&operations)),
     }
 }
 
@@ -71,6 +71,33 @@ fn histories_of_a_correct_store_are_linearizable() {
     }
 }
 
+/// Of what clients saw of one key while servers were away.
+#[test]
+fn a_key_with_many_lost_answers_is_judged() {
+    let mut random = rng();
+    let mut fine = 0;
+    let rounds = rounds(40, 1_000);
+    for round in 0..rounds {
+        let mut newest = 0;
+        let distinct = |_: &mut _| {
+            newest += 1 << 16;
+            newest
+        };
+        let mut history = make_with(&mut random, 600, 1, 40, distinct);
+        let lost = history.iter().filter(|operation| operation.end.is_none()).count();
+        assert!(lost > 30, "{lost} are lost");
+        if round % 2 == 1 {
+            falsify(&mut random, &mut history);
+        }
+        // Of a wrong one there may be too much to try.
+        let is_fine = check(&history) == Verdict::Linearizable;
+        assert!(is_fine || round % 2 == 1, "\n{}", to_text(&history));
+        fine += usize::from(is_fine);
+    }
+    println!("{rounds} histories, {fine} of them linearizable");
+    assert!(fine < rounds, "both kinds were among them");
+}
+
 #[test]
 fn a_read_of_what_was_overwritten_before_it_began_is_a_violation() {
     let put = |moments, value, version| {
@@ -93,6 +120,15 @@ fn a_write_without_an_answer_may_happen_late_or_never_but_once() {
     assert!(is_fine(&[add, nothing((2, 3)), get((4, 5), 1, 5), get((6, 7), 1, 5)]));
     assert!(!is_fine(&[add, get((2, 3), 1, 5), nothing((4, 5))]));
     assert!(!is_fine(&[add, get((2, 3), 1, 5), get((4, 5), 2, 10)]));
+}
+
+#[test]
+fn what_was_put_for_a_while_ends_behind_the_put_that_it_overlaps() {
+    let put = operation((1, 4), Action::Put(10, Condition::Always), Outcome::Done(4));
+    let expire = operation((3, 6), Action::Expire(10), Outcome::Unknown);
+    let nothing = operation((7, 8), Action::Get, Outcome::Nothing);
+    assert!(is_fine(&[put, expire, nothing]));
+    assert!(!is_fine(&[put, nothing]));
 }
 
 #[test]

@@ -59,17 +59,28 @@ fn condition(random: &mut Rng) -> Condition {
     }
 }
 
-fn action(random: &mut Rng) -> Action {
+fn action(random: &mut Rng, values: &mut impl FnMut(&mut Rng) -> i64) -> Action {
     match random.u8(0..8) {
         0..=2 => Action::Get,
-        3..=4 => Action::Put(random.i64(0..4), condition(random)),
+        3..=4 => Action::Put(values(random), condition(random)),
         5 => Action::Delete(condition(random)),
         _ => Action::Add(random.i64(1..3)),
     }
 }
 
-/// So many operations of up to four clients on so many keys of a correct store. Some have no answer.
+/// So many operations of up to four clients on so many keys of a correct store, with few values. Some have no answer.
 pub fn make(random: &mut Rng, operations: usize, keys: u64) -> Vec<Operation> {
+    make_with(random, operations, keys, 12, |random| random.i64(0..4))
+}
+
+/// The same with these values, and so many answers that are lost at most.
+pub fn make_with(
+    random: &mut Rng,
+    operations: usize,
+    keys: u64,
+    lost_max: usize,
+    mut values: impl FnMut(&mut Rng) -> i64,
+) -> Vec<Operation> {
     let mut cells = vec![Cell::default(); keys as usize];
     let (mut history, mut under_way, mut now) = (Vec::new(), Vec::new(), 0_u64);
     let mut left_open = 0;
@@ -78,7 +89,7 @@ pub fn make(random: &mut Rng, operations: usize, keys: u64) -> Vec<Operation> {
         if under_way.len() < 4 && history.len() < operations && random.bool() {
             let (client, key) = (under_way.len() as u32, random.u64(0..keys));
             under_way.push((history.len(), false));
-            let (action, outcome) = (action(random), Outcome::Unknown);
+            let (action, outcome) = (action(random, &mut values), Outcome::Unknown);
             history.push(Operation { client, key, call: now, end: None, action, outcome });
         } else if !under_way.is_empty() {
             let at = random.usize(0..under_way.len());
@@ -90,7 +101,7 @@ pub fn make(random: &mut Rng, operations: usize, keys: u64) -> Vec<Operation> {
                 operation.outcome = cells[operation.key as usize].execute(operation.action, skipped);
             } else {
                 under_way.swap_remove(at);
-                if executed && (left_open > 12 || random.u8(0..10) > 0) {
+                if executed && (left_open > lost_max || random.u8(0..10) > 0) {
                     operation.end = Some(now);
                 } else {
                     left_open += 1;
