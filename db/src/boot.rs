@@ -375,6 +375,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(log) = &self.control.log
+            && self.control.ownership_guard.is_replaced.load(Ordering::Relaxed)
+        {
+            // Backups take no more of its log: the last writes wait for nothing.
+            log.waker.fail(&self.control.store);
+        }
         self.control_threads.extend(self.entrance.end());
         self.control_threads.extend(self.replay.take());
         // Stream threads wait for migrations.

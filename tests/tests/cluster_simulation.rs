@@ -18,6 +18,7 @@ mod node;
 #[path = "cluster_simulation/world.rs"]
 mod world;
 
+use control::Durability;
 use fastrand::Rng;
 use mover::Fault;
 use tests::effort::{on_all_cores, rounds};
@@ -45,7 +46,7 @@ fn three(seed: u64) -> Plan {
         outages: random.bool(),
         cut_offs: random.bool(),
         plans: random.bool(),
-        durable: false,
+        durability: Durability::Memory,
         step_us: 10_000,
         moves: true,
         fault: Fault::None,
@@ -76,7 +77,9 @@ fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan + Sync) {
             Verdict::Violated(key, history) => {
                 panic!("seed {seed}, key {key}, {:?}\n{}", world.tally, to_text(&history))
             }
-            Verdict::Undecided(key) => panic!("seed {seed}: no verdict on key {key}"),
+            Verdict::Undecided(key, operations) => {
+                panic!("seed {seed}: no verdict on key {key}\n{}", to_text(&operations))
+            }
         }
     });
     let (mut operations, mut total) = (0, Tally::default());
@@ -98,7 +101,7 @@ fn durable(seed: u64) -> Plan {
     Plan {
         servers: random.u32(3..6),
         fill_objects: *random.choice(&[0, 30]).expect("there are some"),
-        durable: true,
+        durability: Durability::Synced,
         step_us: *random.choice(&[3_000, 10_000, 100_000]).expect("there are some"),
         moves: random.bool(),
         crashes: true,
@@ -109,6 +112,18 @@ fn durable(seed: u64) -> Plan {
 #[test]
 fn nothing_on_the_disk_is_lost_while_servers_die_and_others_recover_it() {
     each_seed(&seeds(50, 10_000), durable);
+}
+
+/// The same of a table that is in the memories of others before it is on disks: nothing is lost while no more servers die, until all
+/// is on disks again, than have it.
+fn written(seed: u64) -> Plan {
+    let durability = Durability::Written;
+    Plan { durability, act_every_us: 10_000 + durable(seed).act_every_us / 4, ..durable(seed) }
+}
+
+#[test]
+fn nothing_written_is_lost_while_as_many_servers_die_as_have_it() {
+    each_seed(&seeds(50, 10_000), written);
 }
 
 /// A cluster of many servers as the seed has it.
@@ -140,7 +155,7 @@ fn histories_are_linearizable_with_up_to_two_hundred_servers() {
 #[test]
 fn nothing_on_the_disk_is_lost_with_many_servers() {
     each_seed(&seeds(1, 100), |seed| Plan {
-        durable: true,
+        durability: Durability::Synced,
         step_us: 10_000,
         crashes: true,
         tablets: 20,
@@ -247,6 +262,7 @@ fn noticed(seeds: u64, fault: Fault) -> Option<u64> {
     let plan = match fault {
         Fault::ServesWithoutALease | Fault::TakesFromTheRecovered => cut_off,
         Fault::FinishesBeforeItsBackups => moving,
+        Fault::StartsWithoutItsBackups | Fault::BelievesThoseThatForgot => written,
         _ => harsh,
     };
     let is_noticed = |&seed: &u64| {
@@ -269,6 +285,8 @@ fn what_servers_with_logs_do_wrong_is_noticed() {
         Fault::OwnsBeforeItsBackups,
         Fault::DropsWhatItOwns,
         Fault::FinishesBeforeItsBackups,
+        Fault::StartsWithoutItsBackups,
+        Fault::BelievesThoseThatForgot,
     ];
     let faults = &faults[..rounds(2, faults.len())];
     let missed: Vec<&Fault> = faults.iter().filter(|fault| noticed(400, **fault).is_none()).collect();
@@ -278,7 +296,7 @@ fn what_servers_with_logs_do_wrong_is_noticed() {
 #[test]
 fn a_seed_replays_exactly() {
     for seed in seeds(3, 30) {
-        for plan in [three, durable] {
+        for plan in [three, durable, written] {
             let digests = [(); 2].map(|()| {
                 let (_, world) = run(seed, plan(seed));
                 (world.digest, world.now_us, world.history)

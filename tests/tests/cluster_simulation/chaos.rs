@@ -1,12 +1,16 @@
 //! What operators and failures do to the simulated cluster, and what clients ask for.
 
+use std::collections::BTreeMap;
+
 use cluster::metadata::{Goal, PlanProgress, PlanRow, ServerRun};
 use cluster::migration::MigrationMode;
+use control::Durability;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
 
+use super::log::REPLICAS;
 use super::starting::AWAY_US_MAX;
-use super::{Event, World, server_address};
+use super::{Event, Place, World, server_address};
 use crate::memory_records::Fault;
 use crate::node::TENANT;
 
@@ -31,7 +35,11 @@ impl World {
         }
         let next_us = self.now_us + self.random.u64(1..2 * self.plan.act_every_us);
         self.at(next_us, Event::Operator);
-        match self.random.u8(0..19) {
+        let act = self.random.u8(0..19);
+        if self.plan.durability == Durability::Written && matches!(act, 12..=15 | 18) && !self.spare_death() {
+            return;
+        }
+        match act {
             0..=1 => {
                 let at = self.hash_to_cut_at();
                 self.tally.splits += u64::from(self.metadata.tablet_split(TENANT, self.table, at).is_ok());
@@ -48,8 +56,8 @@ impl World {
             }
             14..=15 if self.plan.cut_offs => self.cut_off(),
             16 if self.plan.plans => self.plan(),
-            17 if self.plan.durable => self.break_stream(),
-            18 if self.plan.durable => self.freeze(),
+            17 if self.plan.durability.is_on_disk() => self.break_stream(),
+            18 if self.plan.durability.is_on_disk() => self.freeze(),
             _ => {}
         }
     }
@@ -72,6 +80,42 @@ impl World {
         self.places[&server].member.cut_off(true);
         let end_us = self.now_us + self.random.u64(50_000..1_800_000);
         self.at(end_us, Event::CutOff(server, false));
+    }
+
+    /// Whether one more server may die, or stand still: so many as there are replicas, before all have on their disks what was written
+    /// while all were there again.
+    fn spare_death(&mut self) -> bool {
+        if self.deaths_left == 0 {
+            match &self.to_be_stable {
+                Some(cuts) if self.is_stable(cuts) => self.deaths_left = REPLICAS,
+                Some(cuts) if cuts.keys().all(|run| self.is_alive(*run)) => return false,
+                _ => {
+                    self.to_be_stable = self.cuts_of_all();
+                    return false;
+                }
+            }
+        }
+        (self.deaths_left, self.to_be_stable) = (self.deaths_left - 1, None);
+        true
+    }
+
+    fn is_stable(&self, cuts: &BTreeMap<ServerRun, u64>) -> bool {
+        cuts.iter().all(|(run, cut)| {
+            let node = self.places[&run.server].node.as_ref().filter(|_| self.is_alive(*run));
+            node.is_some_and(|node| node.store.stable_cut() >= *cut)
+        })
+    }
+
+    /// The cuts that servers have yet to write, if all are well.
+    fn cuts_of_all(&self) -> Option<BTreeMap<ServerRun, u64>> {
+        let cut = |place: &Place| {
+            let log = place.durable.as_ref()?.log.as_ref()?;
+            let has_all = log.has_settled() && log.record.replicas == REPLICAS && place.is_log_quiet();
+            let is_here = !place.member.is_cut_off() && place.frozen_until_us <= self.now_us;
+            let node = place.node.as_ref().filter(|_| has_all && is_here)?;
+            Some((place.run, node.store.unstable_cut()))
+        };
+        if self.failing != Fault::None { None } else { self.places.values().map(cut).collect() }
     }
 
     /// Everything of a server is to go, or all are to own the same; or that is stopped.
@@ -175,12 +219,14 @@ impl World {
             self.places.values().filter(|it| it.node.is_some()).map(|it| it.run).collect();
         // So that somebody is left.
         let Some(&run) = self.random.choice(&living).filter(|_| living.len() > 1) else { return };
-        if !self.plan.durable {
+        if !self.plan.durability.is_on_disk() {
             self.lose(run);
             return self.die(run);
         }
         match self.random.u8(0..8) {
             0..=3 => self.die(run),
+            // What is written survives the death of as many as have it.
+            _ if self.plan.durability == Durability::Written => self.die(run),
             // In the middle of a write.
             4..=6 => {
                 let (calls, told) = (self.random.u64(0..6), self.random.bool());
@@ -212,7 +258,7 @@ impl World {
         if self.places[&server].node.is_some() {
             return;
         }
-        match self.metadata.member_start(server, server_address(server), self.plan.durable) {
+        match self.metadata.member_start(server, server_address(server), self.plan.durability.is_on_disk()) {
             Ok(run) => self.boot(run),
             Err(_) => self.within(AWAY_US_MAX, Event::Return(server)),
         }

@@ -6,7 +6,7 @@ use cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, Tabl
 use cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
 use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
-use control::{Durability, MigrationMode};
+use control::MigrationMode;
 use db::control_plane::ownership::{Due, due, map_of};
 use db::limits::{CLUSTER_RETRY_MS, REGISTRATION_KEEP_MS};
 use db::tablet::{PartsChange, Range, overlap, subtract, unite};
@@ -44,7 +44,9 @@ impl World {
     pub fn boot_cluster(&mut self) {
         let servers = self.plan.servers;
         for server in 1..=servers {
-            self.metadata.member_start(server, server_address(server), self.plan.durable).expect("room");
+            self.metadata
+                .member_start(server, server_address(server), self.plan.durability.is_on_disk())
+                .expect("room");
         }
         let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
         let tenant = self.metadata.tenant_create("ann", secret).expect("room");
@@ -52,7 +54,7 @@ impl World {
         let owners = self.plan.owners;
         let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=owners)).collect();
         let migration = *self.random.choice(&MODES).expect("there are two");
-        let durability = self.plan.durable.then_some(Durability::Synced);
+        let durability = Some(self.plan.durability).filter(|durability| durability.is_on_disk());
         let options = control::TableOptions { migration, durability, ..control::TableOptions::default() };
         self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
         assert_eq!(self.table, TABLE);
@@ -87,7 +89,7 @@ impl World {
 
     /// A server begins, with what the records say is its own.
     pub fn boot(&mut self, run: ServerRun) {
-        if self.plan.durable {
+        if self.plan.durability.is_on_disk() {
             return self.start(run);
         }
         let map = map_now(&self.metadata).expect("records answer");
@@ -178,7 +180,7 @@ impl World {
         self.tally.steps += steps;
         let others_us = LOOK_US * u64::from(self.plan.servers);
         self.within(if self.coordinator == Some(run) { COORDINATE_US } else { others_us }, Event::Look(run));
-        if !self.plan.durable {
+        if !self.plan.durability.is_on_disk() {
             self.note_what_was_taken(&before);
         }
     }

@@ -11,10 +11,11 @@ use cluster::metadata::{Catalog, Metadata, MetadataError, OwnLogExtent, ServerRu
 use cluster::moment::Moment;
 use cluster::records::LeaseId;
 use cluster::replication::{BackupId, Item, ReplicasRecord, Replication};
+use control::Durability;
 use db::boot::log::parts;
 use db::control_plane::ownership_guard::OwnershipGuard;
 use db::durability::log_reader::{FoundEnd, find_end};
-use db::durability::log_writer::{LogWriter, Step};
+use db::durability::log_writer::{LogWriter, Sent, Step};
 use db::durability::recovery::{self, LogStart, ReplayProgress};
 use db::durability::replicas::file::ReplicaFile;
 use db::durability::replicas::receiver::ReplicaReceiver;
@@ -149,7 +150,7 @@ pub struct Opened {
 pub enum NotOpened {
     /// Others recover more of the log than it has: the server waits, and begins a new one.
     Behind,
-    /// Others recover what it owns.
+    /// Others recover what it owns, or have received more of the log than the disk has.
     Waits,
     /// The records do not answer, or something has changed.
     Records,
@@ -171,13 +172,22 @@ fn waits_for_recovery(metadata: &Metadata, server: u32) -> Result<bool, Metadata
 
 impl Disks {
     /// Finds how much of the log counts, and counts the start.
-    fn judge(&self, metadata: &Metadata, run: ServerRun, wall_ms: u64) -> Result<LogStart, NotOpened> {
+    fn judge(
+        &self,
+        metadata: &Metadata,
+        run: ServerRun,
+        (wall_ms, received): (u64, Option<u64>),
+    ) -> Result<LogStart, NotOpened> {
         let mut disk = self.log.clone();
         let layout = LogLayout::of(disk.frame_bytes(), FRAMES_MAX);
         let found = find_end(&mut disk, layout).expect("a sound disk");
         let end = found.as_ref().map(FoundEnd::end);
         let number = metadata.log_start(run.server, end.map_or(0, |end| end.start))?;
         let number = number.expect("the metadata is as new as the log");
+        if end.is_some_and(|end| received.is_none_or(|received| received > end.whole_until())) {
+            let waits = waits_for_recovery(metadata, run.server)?;
+            return Err(if waits { NotOpened::Waits } else { NotOpened::Behind });
+        }
         let up_to = match end.map(|end| metadata.owner_returns(run.server, end, wall_ms)).transpose()? {
             None | Some(OwnLogExtent::Whole) => None,
             Some(OwnLogExtent::UpTo(cut)) => Some(cut),
@@ -195,13 +205,13 @@ impl Disks {
         &self,
         [metadata, of_parts]: [Metadata; 2],
         run: ServerRun,
-        (workers, wall_ms, now_us): (usize, u64, u64),
+        ((durability, workers, wall_ms, now_us), received): ((Durability, usize, u64, u64), Option<u64>),
         random: &mut Rng,
     ) -> Result<Opened, NotOpened> {
         metadata.migrations_restarted(run)?;
         let own = Metadata::over(Box::new(Arc::clone(&self.parts))).expect("the own file");
         let parts = DurableParts::of(own).expect("the own file");
-        let start = self.judge(&metadata, run, wall_ms)?;
+        let start = self.judge(&metadata, run, (wall_ms, received))?;
         let (number, is_new) = (start.number, start.found.is_none());
         if is_new {
             metadata.tablets_emptied(run.server, wall_ms, |_, _| false)?;
@@ -240,7 +250,7 @@ impl Disks {
             guard: OwnershipGuard::new(row.replicas > 0),
             waits: Vec::new(),
         };
-        let logged = LoggedParts { parts, metadata: of_parts, run, versions };
+        let logged = LoggedParts { parts, metadata: of_parts, run, versions, durability };
         Ok(Opened { store, accounts, logged, log })
     }
 
@@ -283,16 +293,18 @@ impl World {
 
     /// The log's thread takes a step.
     pub fn step_log(&mut self, run: ServerRun, is_regular: bool) {
-        let is_ahead = self.random.u8(0..3) == 0;
+        let (is_ahead, needs_disk) = (self.random.u8(0..3) == 0, self.random.u8(0..4) == 0);
+        let is_written = self.plan.durability == Durability::Written;
         let Some(log) = self.log(run) else { return };
-        if is_ahead {
+        let mut is_due = true;
+        if is_ahead || is_written {
             log.writer.tend_backups();
-            log.writer.send_ahead();
+            let sent = log.writer.send_ahead();
+            is_due = !is_written || needs_disk || sent == Sent::WithDisk;
         }
-        let Ok(step) = log.writer.step() else {
-            // Its machine has lost power.
-            return self.die(run);
-        };
+        let stepped = if is_due || log.writer.is_waiting() { log.writer.step() } else { Ok(Step::Waiting) };
+        // Its machine has lost power.
+        let Ok(step) = stepped else { return self.die(run) };
         if let Some(record) = log.records.try_iter().last() {
             log.wanted = Some(record);
         }

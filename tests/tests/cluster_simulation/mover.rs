@@ -62,6 +62,10 @@ pub enum Fault {
     TakesFromTheRecovered,
     /// Who recovers is content with any backup.
     AsksTooFewBackups,
+    /// Who recovers is content with backups that were started since, though others are there.
+    BelievesThoseThatForgot,
+    /// A server that is started again takes its own log, whatever its backups have received.
+    StartsWithoutItsBackups,
     /// Who recovers forgets which keys were deleted.
     ForgetsEnds,
     /// Who recovers becomes the owner before its own backups have everything.

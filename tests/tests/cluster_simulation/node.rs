@@ -54,6 +54,8 @@ pub struct LoggedParts {
     pub run: ServerRun,
     /// What parts begin above.
     pub versions: u64,
+    /// Written or synced.
+    pub durability: Durability,
 }
 
 struct Worker {
@@ -127,10 +129,11 @@ impl Node {
         let account = accounts.of(TENANT);
         let views = Arc::new(Views::new(view));
         let rate = ResponseRate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND };
+        let durability = logged.as_ref().map_or(Durability::Memory, |logged| logged.durability);
         let come = logged.as_ref().map(|logged| logged.parts.take_recovered(TABLE)).unwrap_or_default();
         for part in &come {
             part.begin_above(logged.as_ref().map_or(0, |logged| logged.versions));
-            part.set_synced(true);
+            part.set_synced(durability == Durability::Synced);
         }
         let nothing = Parts::none(TableOptions::default());
         let parts = nothing.altered(&PartsChange { come, ..PartsChange::default() }).expect("parts");
@@ -139,7 +142,7 @@ impl Node {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
-            durability: if logged.is_some() { Durability::Synced } else { Durability::Memory },
+            durability,
             owner: Arc::clone(&account),
             parts: parts.clone(),
             map: Some(wire::Body::encode(&map).into()),
@@ -196,7 +199,7 @@ impl Node {
         let part = self.store.table_with(number, options, quota);
         if let Some(logged) = &self.logged {
             part.begin_above(logged.versions);
-            part.set_synced(true);
+            part.set_synced(logged.durability == Durability::Synced);
         }
         Some(part)
     }

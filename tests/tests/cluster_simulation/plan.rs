@@ -3,6 +3,7 @@
 use std::ops::AddAssign;
 
 use cluster::migration::MigrationMode;
+use control::Durability;
 
 use crate::caller::Reads;
 use crate::mover::Fault;
@@ -37,8 +38,8 @@ pub struct Plan {
     pub cut_offs: bool,
     /// Servers are drained, and all of them balanced.
     pub plans: bool,
-    /// The table is on disks, and servers have each other's logs.
-    pub durable: bool,
+    /// Of the table. If it is on disks, servers have each other's logs; if it is written, one thing at a time happens to them.
+    pub durability: Durability,
     /// Longest time between two looks of the log's thread of a server.
     pub step_us: u64,
     /// Operators move tablets.

@@ -2,8 +2,8 @@
 //! the backups that answer, decide up to where the log counts, take in its segments one after the other, and become the owner
 //! when their own backups have everything.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use db::control_plane::migrations::{Progress, Totals};
 use db::durability::replicas::divided::DividedReader;
 use db::durability::replicas::file::LogId;
 use db::durability::replicas::gathered::{GatherError, SegmentReplica, gather_for};
+use db::limits::RESTARTED_PATIENCE_MS;
 use db::moving::recovering::{LogParts, RecoveredTablet};
 use db::tablet::PartsChange;
 use disk::{Buffer, Digest, Fragment};
 use store::SegmentEntries;
 
-use super::{Event, World};
+use super::{Event, LEASES_PACE, World};
 use crate::mover::Fault;
 use crate::node::Owning;
 
@@ -34,6 +35,7 @@ type Segments = Vec<(u32, Vec<u8>)>;
 /// See the file's head.
 pub struct Recovering {
     row: MigrationRow,
+    begun_us: u64,
     stage: Stage,
 }
 
@@ -102,7 +104,7 @@ impl World {
             return;
         }
         if let Entry::Vacant(place) = durable.recoveries.entry(row.id) {
-            place.insert(Recovering { row: row.clone(), stage: Stage::Find });
+            place.insert(Recovering { row: row.clone(), begun_us: self.now_us, stage: Stage::Find });
             self.within(STEP_US, Event::Recover { run, id: row.id });
         }
     }
@@ -131,9 +133,10 @@ impl World {
             self.places.get_mut(&run.server).and_then(|place| place.durable.as_mut()).expect("it has");
         let Some(recovering) = durable.recoveries.get_mut(&id) else { return };
         let (row, stage) = (recovering.row.clone(), std::mem::replace(&mut recovering.stage, Stage::Over));
+        let begun_us = recovering.begun_us;
         let went = match stage {
             Stage::Over => return,
-            Stage::Find => self.find_log(run, &row),
+            Stage::Find => self.find_log(run, &row, begun_us),
             Stage::Take(taking) => self.take_segment(run, taking),
             Stage::Sync(taking, cut) => {
                 let node = self.places[&run.server].node.as_ref().expect("it lives");
@@ -172,11 +175,11 @@ impl World {
     }
 
     /// Asks the backups of a log that answer what they have of it; from then on they take nothing of it.
-    fn ask_backups(&mut self, recovery: &RecoveryRow) -> Option<Found> {
+    fn ask_backups(&mut self, recovery: &RecoveryRow, has_waited: bool) -> Option<Found> {
         let replicas = &recovery.replicas;
         let log = LogId { server: recovery.server, number: replicas.log };
         let mut found = Found::default();
-        let mut asked = 0;
+        let (mut asked, mut remember) = (BTreeSet::new(), 0);
         for &(server, file) in &replicas.backups {
             let is_frozen = self.places.get(&server).is_some_and(|place| self.now_us < place.frozen_until_us);
             let does_not_answer = self.random.u8(0..8) == 0 || is_frozen;
@@ -222,20 +225,36 @@ impl World {
                     found.copies.entry(sequence).or_default().push((replica, bytes));
                 }
             }
-            asked += 1;
+            asked.insert(server);
+            remember += usize::from(held.has_received);
         }
         let needed = (replicas.backups.len() + 1).saturating_sub(replicas.replicas).max(1);
-        let any_will_do = self.plan.fault == Fault::AsksTooFewBackups && asked > 0;
-        (asked >= needed || any_will_do).then_some(found)
+        if self.plan.fault == Fault::AsksTooFewBackups && !asked.is_empty() {
+            return Some(found);
+        }
+        let believes_all = has_waited || self.plan.fault == Fault::BelievesThoseThatForgot;
+        if remember < needed && !believes_all {
+            let there = self.metadata.servers().ok()?;
+            let is_there = |server: &u32| there.iter().any(|row| row.id == *server);
+            let mut others = replicas.backups.iter().filter(|(server, _)| !asked.contains(server));
+            if others.any(|(server, _)| is_there(server)) {
+                return None;
+            }
+        }
+        (asked.len() >= needed).then_some(found)
     }
 
     /// Finds the log, decides up to where it counts, and makes a part for what it has.
-    fn find_log(&mut self, run: ServerRun, row: &MigrationRow) -> Result<Went, Stage> {
+    fn find_log(&mut self, run: ServerRun, row: &MigrationRow, begun_us: u64) -> Result<Went, Stage> {
         let server = row.source.server;
         let again = |_: MetadataError| Stage::Find;
         let own = &self.places[&run.server].member.metadata;
         let Some(mut recovery) = own.recovery(server).map_err(again)? else { return Ok(Went::Back) };
-        let Some(found) = self.ask_backups(&recovery) else { return Ok(Went::Nowhere(Stage::Find)) };
+        let waited_us = (self.now_us - begun_us) * LEASES_PACE;
+        let has_waited = waited_us > RESTARTED_PATIENCE_MS * 1_000;
+        let Some(found) = self.ask_backups(&recovery, has_waited) else {
+            return Ok(Went::Nowhere(Stage::Find));
+        };
         let copies = || -> BTreeMap<u32, Vec<SegmentReplica>> {
             let replicas =
                 |copies: &Vec<(SegmentReplica, Vec<u8>)>| copies.iter().map(|copy| copy.0.clone()).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cluster::metadata::{MetadataError, ServerRow, ServerRun};
 use cluster::moment::Moment;
 use cluster::records::HeldLease;
+use db::durability::replicas::file::LogId;
 use std::time::Duration;
 
 use super::following::map_now;
@@ -54,16 +55,17 @@ impl World {
         if !is_starting {
             return;
         }
-        let (workers, wall_ms, now_us) = (self.plan.workers, self.wall_ms(), self.now_us);
+        let of_plan = (self.plan.durability, self.plan.workers, self.wall_ms(), self.now_us);
+        let received = self.received_of(run.server);
         let mut random = self.random.fork();
         let place = self.places.get_mut(&run.server).expect("it is there");
         let durable = place.durable.as_mut().expect("it has a log");
         let ways = [place.member.another(), place.member.another()];
-        let opened = match ways {
-            [Ok(one), Ok(other)] => {
-                durable.disks.open([one, other], run, (workers, wall_ms, now_us), &mut random)
+        let opened = match (ways, received) {
+            ([Ok(one), Ok(other)], Ok(received)) => {
+                durable.disks.open([one, other], run, (of_plan, received), &mut random)
             }
-            [Err(_), _] | [_, Err(_)] => Err(NotOpened::Records),
+            _ => Err(NotOpened::Records),
         };
         match opened {
             Ok(opened) => self.begin_to_serve(run, opened),
@@ -79,6 +81,28 @@ impl World {
                 self.within(AWAY_US_MAX, Event::Return(run.server));
             }
         }
+    }
+
+    /// The latest cut of the log of a server that is about to start which backups have received, as far as they remember; `None` if one
+    /// does not answer.
+    fn received_of(&self, server: u32) -> Result<Option<u64>, MetadataError> {
+        let replicas = self.metadata.replicas()?;
+        let promised = replicas.iter().find(|row| row.server == server && row.replicas > 0);
+        let Some(row) = promised.filter(|_| self.plan.fault != Fault::StartsWithoutItsBackups) else {
+            return Ok(Some(0));
+        };
+        let (log, mut latest) = (LogId { server, number: row.log }, 0);
+        for (backup, _) in &row.backups {
+            let place = self.places.get(backup).filter(|place| place.node.is_some());
+            // The memory of one that is dead is lost.
+            let Some(place) = place else { continue };
+            if self.now_us < place.frozen_until_us {
+                return Ok(None);
+            }
+            let receiver = place.durable.as_ref().and_then(|durable| durable.backup.as_ref());
+            latest = receiver.map_or(0, |receiver| receiver.ahead(log)).max(latest);
+        }
+        Ok(Some(latest))
     }
 
     fn begin_to_serve(&mut self, run: ServerRun, opened: Opened) {

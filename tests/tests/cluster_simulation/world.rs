@@ -107,6 +107,9 @@ pub struct World {
     /// Logs that somebody recovers, by their numbers.
     divided: BTreeMap<u64, Weak<DividedLog>>,
     next_stream: u64,
+    /// How many servers may die at present, and what has to be on the disks before more may, if tables are written.
+    deaths_left: usize,
+    to_be_stable: Option<BTreeMap<ServerRun, u64>>,
     /// Who coordinated last.
     coordinator: Option<ServerRun>,
     /// Where in the history it is said what was lost with a migration.
@@ -165,6 +168,8 @@ impl World {
             streams: BTreeMap::new(),
             divided: BTreeMap::new(),
             next_stream: 1,
+            deaths_left: 0,
+            to_be_stable: None,
             coordinator: None,
             losses: BTreeMap::new(),
             callers: Vec::new(),
@@ -261,7 +266,8 @@ impl World {
     /// # Panics
     /// When it does not get quiet.
     pub fn run(&mut self) {
-        let patience_us = self.plan.active_us + if self.plan.durable { 20_000_000 } else { 60_000_000 };
+        let patience_us =
+            self.plan.active_us + if self.plan.durability.is_on_disk() { 20_000_000 } else { 60_000_000 };
         let (mut last_reads, mut look_us) = (false, 0);
         while let Some(((time_us, _), event)) = self.events.pop_first() {
             assert!(time_us < patience_us, "it comes to an end:\n{}", self.describe());

@@ -5,9 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use tests::patience::comes;
 use tests::server::Server;
 
-use super::town::Tally;
+use super::town::{Tally, admin};
 
 /// From the return of one to the next absence.
 const BETWEEN_MS: std::ops::Range<u64> = 500..4_000;
@@ -92,11 +93,15 @@ impl Absences {
             servers[server].kill();
             servers[server].restart();
         }
-        for server in servers {
-            if !server.is_running() {
+        comes("all servers are registered", || {
+            // One that had been replaced may have to end first.
+            for server in servers.iter_mut().filter_map(|server| (!server.is_running()).then_some(server)) {
                 server.restart();
+                tally.replaced += 1;
             }
-        }
+            let registered = admin(&servers[0])?.server_list().ok()?;
+            (registered.len() == servers.len()).then_some(())
+        });
     }
 }
 

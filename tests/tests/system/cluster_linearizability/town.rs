@@ -239,7 +239,7 @@ impl Tally {
 }
 
 /// The administrator at a server, which may be busy with its own end.
-fn admin(server: &Server) -> Option<Admin> {
+pub fn admin(server: &Server) -> Option<Admin> {
     let [connect_timeout, admin_timeout] = [2, 10].map(Duration::from_secs);
     let config = ClientConfig { connect_timeout, admin_timeout, ..ClientConfig::default() };
     Admin::connect(&server.address().to_string(), &server.admin_secret(), config).ok()
