@@ -370,16 +370,24 @@ impl Pinned<'_> {
         }
     }
 
-    /// Sometimes checks, after an insert or a removal, whether the index has the right size. Inserts and background
-    /// steps do the resulting work.
+    /// Sometimes checks, after an insert, whether the index is too small. Inserts and background steps do the resulting work.
     #[inline]
-    pub(crate) fn look_at_load(&self, table: &Table) {
-        if !table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK) {
-            return;
+    fn look_at_load(&self, table: &Table) {
+        if table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK)
+            && table.index.is_overloaded(&self.pin, table.objects())
+            && self.start_growth(table, 0) == Ok(true)
+        {
+            self.core.store.note_growing(table);
         }
-        let overloaded = table.index.is_overloaded(&self.pin, table.objects());
-        let grows = overloaded && self.start_growth(table, 0) == Ok(true);
-        if grows || self.start_shrinking(table, CHANGES_PER_LOAD_CHECK) {
+    }
+
+    /// Sometimes checks, after a removal, whether the index is too large; one that was made for objects that are expected and
+    /// is being filled is not.
+    #[inline]
+    pub(crate) fn look_at_room(&self, table: &Table) {
+        if table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK)
+            && self.start_shrinking(table, CHANGES_PER_LOAD_CHECK)
+        {
             self.core.store.note_growing(table);
         }
     }

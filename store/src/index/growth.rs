@@ -53,7 +53,7 @@ impl Index {
     }
 
     /// Returns whether the index, or its next generation, has long been so much larger than `objects` need that it
-    /// should shrink. `changes` is the number of inserts and removals that this look stands for.
+    /// should shrink. `changes` is the number of inserts and removals that this look, after a removal, stands for.
     pub(crate) fn is_due_to_shrink(&self, pin: &EpochPin<'_>, objects: u64, changes: u64) -> bool {
         let Some(current) = self.current(pin) else { return false };
         let generation = current.next(pin).unwrap_or(current);

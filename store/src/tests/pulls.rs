@@ -45,7 +45,7 @@ fn replay(core: &Core, table: &Table, mut pull: &[u8]) -> Result<Replayed, Repla
 }
 
 /// Creates a table that expects this many objects.
-fn expecting(core: &Core, id: u32, objects_expected: u64) -> Arc<Table> {
+pub(super) fn expecting(core: &Core, id: u32, objects_expected: u64) -> Arc<Table> {
     let options = TableOptions { objects_expected, ..TableOptions::default() };
     core.store().table_with(id, options, &Arc::new(Quota::new(1, u64::MAX)))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::limits::SHRINK_BUCKETS_MIN;
+use crate::tests::pulls::expecting;
 use crate::tests::{budget, drain, get, put_patiently, seed, store};
 use crate::{Condition, Core, Table, hash};
 
@@ -65,6 +66,19 @@ fn an_index_that_is_filled_again_grows_again() {
         for (key, value) in &model {
             assert_eq!(get(&core, &table, &key.to_le_bytes()).expect("it was put").1, value);
         }
+    }
+}
+
+#[test]
+fn an_index_that_was_made_for_what_is_expected_keeps_its_size_while_it_is_filled() {
+    let objects = if cfg!(miri) { 700 } else { 20_000_u64 };
+    let store = store(16 << 20, 64 << 10, 1);
+    let core = store.core(0);
+    let table = expecting(&core, 1, objects);
+    let before = table.index_bytes();
+    for number in 0..objects {
+        put_patiently(&core, &table, &number.to_le_bytes(), b"value").expect("there is memory");
+        assert_eq!(table.index_bytes(), before);
     }
 }
 
