@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 
 use crate::process::{Folder, Process, free_address};
 
-/// Starts it, and returns its process and the address for clients; its data goes to the folder.
+/// Starts it on a free port of this address, and returns its process and where clients find it; its data goes to the folder.
 ///
 /// # Errors
 /// When there is no such program, or it does not come up.
-pub fn start(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), String> {
-    let (clients, peers) = (free_address()?, free_address()?);
+pub fn start(program: &str, host: &str, folder: &Folder) -> Result<(Process, SocketAddr), String> {
+    let (clients, peers) = (free_address(host)?, free_address(host)?);
     let mut command = Command::new(program);
     command.args(["--name", "bench", "--log-level", "error", "--data-dir"]).arg(folder.join("etcd"));
     for (option, address) in [

@@ -75,6 +75,14 @@ impl Bins {
         }
     }
 
+    /// Returns the median of what `figure` is in each interval between two moments; 0 if there is none.
+    pub fn usual(&self, from_ns: u64, to_ns: u64, figure: impl Fn(&BinSeen) -> f64) -> f64 {
+        let all = (from_ns.div_ceil(INTERVAL_NS)..to_ns.div_ceil(INTERVAL_NS)).map(|at| at * INTERVAL_NS);
+        let mut figures: Vec<f64> = all.map(|at_ns| figure(&self.seen(at_ns, at_ns + INTERVAL_NS))).collect();
+        figures.sort_unstable_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+    }
+
     /// Returns each interval but the last, which is not over, at its time since `began_ns`.
     pub fn timeline(&self, began_ns: u64) -> Vec<Moment> {
         let begin = |at: usize| at as u64 * INTERVAL_NS;

@@ -226,9 +226,12 @@ pub fn address_in(ready: &Path) -> Option<SocketAddr> {
     text.split_whitespace().find_map(|word| word.strip_prefix("tcp=")?.parse().ok())
 }
 
-/// An address on loopback that nobody listens at, for a program that cannot choose one itself.
-pub fn free_address() -> Result<SocketAddr, String> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+/// Loopback.
+pub const LOOPBACK: &str = "127.0.0.1";
+
+/// A port of this address that nobody listens at, for a program that cannot choose one itself.
+pub fn free_address(host: &str) -> Result<SocketAddr, String> {
+    let free = TcpListener::bind((host, 0)).and_then(|listener| listener.local_addr());
     free.map_err(|error| format!("no free port: {error}"))
 }
 

@@ -10,6 +10,7 @@
 //! includes that what is recovered is on the disks of its new owners, and of their backups. Ousterhout et al., TOCS'15, §7
 //! and §11.
 
+mod apart;
 mod cluster;
 mod model;
 mod play;
@@ -36,6 +37,8 @@ pub enum Death {
     Kill,
     /// Its process stands still: its lease has to end.
     Stop,
+    /// Its machine loses all packets in both directions, and its process goes on; needs an administrator, and `ip` of iproute2.
+    Drop,
 }
 
 /// The options of `splinter-bench recovery`.
@@ -132,6 +135,9 @@ const FIGURES: &[Figure<RecoveryRow>] = &[
     range("megabytes_per_core_second", "MB/s a core", 0, |row| row.megabytes_per_core_second),
     median("kept_us_p99", "kept p99 us", 0, |row| row.during.latency_us_p99),
     median("kept_us_p99_before", "was", 0, |row| row.before.latency_us_p99),
+    median("usual_us_p99", "of 100 ms", 0, |row| row.usual_us_p99),
+    median("usual_us_p99_before", "was", 0, |row| row.usual_us_p99_before),
+    median("stolen_ms", "stolen ms", 0, |row| row.stolen_ms),
     median("failed", "failed", 0, |row| row.errors.values().sum::<u64>() as f64),
 ];
 

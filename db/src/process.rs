@@ -3,13 +3,15 @@
 //! Signals are blocked before any thread starts and the main thread waits for them, so that no handler runs anywhere.
 //! Pinning is optional: if it is refused the server runs unpinned and logs that.
 
+mod priority;
+
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::limits::KERNEL_SLICE_US;
+pub use self::priority::{BulkWork, RealTime, take_short_turns};
 
 /// Path of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -191,56 +193,6 @@ pub fn stay_off(cpus: &[usize]) -> io::Result<()> {
     }
     // SAFETY: as above.
     let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The highest nice value.
-const NICE_MAX: i32 = 19;
-
-/// The kernel's scheduling attributes of a thread: its `struct sched_attr`, first version.
-#[repr(C)]
-struct Scheduling {
-    bytes: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
-}
-
-/// Shortens the calling thread's slices, so that threads which share its CPU wait for one slice at most, if the kernel
-/// supports slices (Linux 6.12), and adds `nicer` to its nice value. A process without privileges cannot undo this.
-///
-/// # Errors
-/// If the kernel refuses.
-pub fn take_short_turns(nicer: i32) -> io::Result<()> {
-    // SAFETY: plain numbers; 0 is the calling thread, which is there.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let scheduling = Scheduling {
-        bytes: size_of::<Scheduling>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice: (nice + nicer).min(NICE_MAX),
-        priority: 0,
-        runtime_ns: KERNEL_SLICE_US * 1_000,
-        deadline_ns: 0,
-        period_ns: 0,
-    };
-    // SAFETY: the structure lives across the call and says its own length; 0 is the calling thread, and no flags.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const scheduling, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Gives the calling thread real-time priority (`SCHED_FIFO`, the lowest), for one that mostly sleeps.
-///
-/// # Errors
-/// If the kernel refuses.
-pub fn take_real_time() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the structure lives across the call; 0 is the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use client::{Client, ClientConfig, MigrationMode};
+use client::{Client, ClientConfig, MigrationMode, Transport};
 
+use super::apart::{self, Apart};
 use super::{Death, RecoverySettings};
 use crate::etcd;
 use crate::fleet::{self, Fleet};
@@ -11,7 +12,7 @@ use crate::loading;
 use crate::machine;
 use crate::operator::move_hashes;
 use crate::options::{Access, DataSettings, DurabilityOption};
-use crate::process::{Folder, Process};
+use crate::process::{Folder, LOOPBACK, Process};
 use crate::server::{Launch, OurServer};
 use crate::workload::Workload;
 
@@ -32,6 +33,7 @@ pub(super) struct RecoveryCluster {
     victim: OurServer,
     victim_number: u32,
     _etcd: Process,
+    apart: Option<Apart>,
     _folder: Folder,
     /// How to open sessions with `kept`, and with `lost`, at a survivor.
     pub(super) kept: Access,
@@ -40,11 +42,14 @@ pub(super) struct RecoveryCluster {
 
 impl RecoveryCluster {
     /// Starts all, and loads both tables.
-    pub(super) fn start(settings: &RecoverySettings) -> Result<Self, String> {
+    pub(super) fn start(settings: &RecoverySettings, death: Death) -> Result<Self, String> {
         let folder = Folder::make("recovery")?;
-        let (etcd, address) = etcd::start(&settings.etcd, &folder)?;
+        let apart = (death == Death::Drop).then(Apart::make).transpose()?;
+        let host = if apart.is_some() { apart::OTHERS } else { LOOPBACK };
+        let (etcd, address) = etcd::start(&settings.etcd, host, &folder)?;
         let metadata = format!("etcd://{address}/bench");
-        let start = |name: &'static str| start_server(settings, &folder, &metadata, name);
+        let listen = format!("{host}:0");
+        let start = |name| start_server(settings, &folder, (name, &metadata), (Vec::new(), &listen));
         let first = start(NAMES[0])?;
         // The first server alone is there when the tables are made, so it gets them whole.
         let kept = Access { durability: DurabilityOption::Synced, ..first.tenant(TENANT, "kept")? };
@@ -52,13 +57,19 @@ impl RecoveryCluster {
         [&kept, &lost].into_iter().try_for_each(|access| fleet::table(access).map(drop))?;
         let others = NAMES[1..settings.survivors].iter().map(|name| start(name));
         let others = others.collect::<Result<Vec<_>, _>>()?;
-        let mut victim = start(NAMES[settings.survivors])?;
+        let (within, own) = match &apart {
+            Some(apart) => (apart.within(), Apart::listen()),
+            None => (Vec::new(), listen.clone()),
+        };
+        let name = NAMES[settings.survivors];
+        let mut victim = start_server(settings, &folder, (name, &metadata), (within, &own))?;
         let victim_number = victim.number()?;
         let survivors: Vec<OurServer> = [first].into_iter().chain(others).collect();
         let whole = 0..=u64::MAX;
         let to_victim = (victim_number, MigrationMode::PreCopy);
         move_hashes(&mut survivors[0].admin()?, &format!("{TENANT}/lost"), whole, to_victim)?;
-        let mut cluster = Self { survivors, victim, victim_number, _etcd: etcd, _folder: folder, kept, lost };
+        let mut cluster =
+            Self { survivors, victim, victim_number, _etcd: etcd, apart, _folder: folder, kept, lost };
         cluster.await_replicas(settings.replicas as u64)?;
         cluster.load(settings)?;
         Ok(cluster)
@@ -89,6 +100,8 @@ impl RecoveryCluster {
     /// A client of `lost`, whose calls fail after `patience`, and the table's number.
     pub(super) fn client_of_lost(&self, config: ClientConfig) -> Result<(Client, u32), String> {
         let Access { address, tenant, table, .. } = &self.lost;
+        // Shared memory would be there while all packets are lost.
+        let config = ClientConfig { transport: Transport::Udp, ..config };
         let opened = Client::connect_with(&address.to_string(), tenant, &self.lost.secret()?, config);
         let mut client = opened.map_err(|error| self.lost.not_opened(&error))?;
         let table = client.table_open(table).map_err(|error| format!("no table {table}: {error}"))?;
@@ -100,6 +113,7 @@ impl RecoveryCluster {
         let signal = match death {
             Death::Kill => "-KILL",
             Death::Stop => "-STOP",
+            Death::Drop => return self.apart.as_ref().map_or(Ok(()), Apart::cut),
         };
         let killed = Command::new("kill").args([signal, &self.victim.id().to_string()]).status();
         match killed {
@@ -122,8 +136,8 @@ impl RecoveryCluster {
 fn start_server(
     settings: &RecoverySettings,
     folder: &Folder,
-    metadata: &str,
-    name: &'static str,
+    (name, metadata): (&'static str, &str),
+    (within, listen): (Vec<String>, &str),
 ) -> Result<OurServer, String> {
     // The victim has all of it; the log's cleaner finds room at two thirds.
     let memory_mib = settings.megabytes as u64 * 3 / 2 + ROOM_MIB;
@@ -131,6 +145,8 @@ fn start_server(
     let arguments = ["--metadata", metadata, "--replicas", &replicas, "--host-label", &label];
     let launch = Launch {
         arguments: arguments.map(String::from).to_vec(),
+        within,
+        listen,
         ..Launch::new(name, settings.server.as_deref(), memory_mib)
     };
     let mut server = OurServer::start(folder, &launch)?;

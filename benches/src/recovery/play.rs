@@ -16,6 +16,7 @@ use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::{self, Fleet};
 use crate::intervals::{BinSeen, Bins, INTERVAL_NS, Moment};
+use crate::machine;
 use crate::workload::{Generator, Target, Workload};
 
 /// Requests of `kept` that may be under way.
@@ -51,6 +52,11 @@ pub(super) struct RecoveryRow {
     /// What clients of the rest saw before, and until all was served.
     pub(super) before: BinSeen,
     pub(super) during: BinSeen,
+    /// The medians of their 99th percentiles of 100 ms: what they see unless the machine stands still.
+    pub(super) usual_us_p99_before: f64,
+    pub(super) usual_us_p99: f64,
+    /// How long the host kept cores from this machine meanwhile.
+    pub(super) stolen_ms: f64,
     /// Their requests that failed or were answered wrongly, by status.
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) timeline: Vec<Moment>,
@@ -62,7 +68,8 @@ impl RecoveryRow {
     /// In one line, for who waits for the run.
     pub(super) fn line(&self) -> String {
         format!(
-            "detected after {:.0} ms, first served {:.0}, all {:.0}; {:.0} MB/s, {:.0} a core; p99 of the rest {:.0} us (before {:.0}){}",
+            "detected after {:.0} ms, first served {:.0}, all {:.0}; {:.0} MB/s, {:.0} a core; p99 of the rest {:.0} us (before {:.0}), usually \
+             {:.0} ({:.0}); {:.0} ms stolen{}",
             self.detected_ms,
             self.first_ms,
             self.all_ms,
@@ -70,6 +77,9 @@ impl RecoveryRow {
             self.megabytes_per_core_second,
             self.during.latency_us_p99,
             self.before.latency_us_p99,
+            self.usual_us_p99,
+            self.usual_us_p99_before,
+            self.stolen_ms,
             if self.errors.is_empty() { String::new() } else { format!(", failed {:?}", self.errors) }
         )
     }
@@ -80,7 +90,7 @@ type Probe = (u64, bool);
 
 /// Starts all servers, and lets one die under load.
 pub(super) fn play(settings: &RecoverySettings, death: Death, run: u64) -> Result<RecoveryRow, String> {
-    let (cluster, start) = (RecoveryCluster::start(settings)?, Instant::now());
+    let (cluster, start) = (RecoveryCluster::start(settings, death)?, Instant::now());
     let (died_ns, detected_ns, all_ns) = (AtomicU64::new(u64::MAX), AtomicU64::new(0), AtomicU64::new(0));
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -112,6 +122,9 @@ pub(super) fn play(settings: &RecoverySettings, death: Death, run: u64) -> Resul
             megabytes_per_core_second: megabytes / worked_seconds,
             before: seen.bins.seen(died_ns / 5, died_ns - INTERVAL_NS),
             during: seen.bins.seen(died_ns - INTERVAL_NS, all_ns),
+            usual_us_p99_before: seen.bins.usual(died_ns / 5, died_ns - INTERVAL_NS, |it| it.latency_us_p99),
+            usual_us_p99: seen.bins.usual(died_ns, all_ns, |it| it.latency_us_p99),
+            stolen_ms: seen.stolen_ns as f64 / 1e6,
             errors: seen.errors,
             timeline: seen.bins.timeline(died_ns),
             served: shares(&probes, died_ns),
@@ -134,8 +147,9 @@ struct Seen {
     errors: BTreeMap<String, u64>,
     /// Cores that the survivors kept busy before.
     cpu_before: f64,
-    /// How long they ran until all was served, in nanoseconds.
+    /// How long they ran until all was served, in nanoseconds, and how long cores were kept from all.
     cpu_ns: u64,
+    stolen_ns: u64,
 }
 
 /// Drives the load of `kept`, and lets the victim die in the middle.
@@ -146,6 +160,7 @@ fn drive(
     death: Death,
     (died_ns, all_ns): (&AtomicU64, &AtomicU64),
 ) -> Result<Seen, String> {
+    machine::go_first();
     let seed = settings.seed + run;
     let table = fleet::table(&cluster.kept)?;
     let mut fleet = Fleet::open(&cluster.kept, 1, false)?;
@@ -173,19 +188,20 @@ fn drive(
     cluster.kill(death)?;
     let killed_ns = ns_since(start);
     died_ns.store(killed_ns, Ordering::Relaxed);
-    let cpu_killed_ns = cluster.cpu_ns();
+    let (cpu_killed_ns, stolen_before_ns) = (cluster.cpu_ns(), machine::stolen_ns());
     while all_ns.load(Ordering::Relaxed) == 0 {
         if turn(&mut drive)? > killed_ns + PATIENCE.as_nanos() as u64 {
             return Err(format!("not all was served again after {PATIENCE:?}"));
         }
     }
     let cpu_ns = cluster.cpu_ns() - cpu_killed_ns;
+    let stolen_ns = machine::stolen_ns() - stolen_before_ns;
     let ended_ns = ns_since(start);
     while turn(&mut drive)? < ended_ns + margin_ns {}
     drive.drain()?;
     drive.times.iter_mut().flat_map(|times| times.drain(..)).for_each(|times| bins.add(times));
     let cpu_before = (cpu_killed_ns - cpu_began_ns) as f64 / (killed_ns - began_ns) as f64;
-    Ok(Seen { bins, errors: drive.measure.figures(1.0).errors, cpu_before, cpu_ns })
+    Ok(Seen { bins, errors: drive.measure.figures(1.0).errors, cpu_before, cpu_ns, stolen_ns })
 }
 
 /// Gets objects of `lost`, one after another, and says when all are served again.

@@ -11,7 +11,7 @@ use crate::fleet::Fleet;
 use crate::loading::put_all;
 use crate::machine::ServerThreads;
 use crate::options::{Access, DurabilityOption};
-use crate::process::{Folder, Process, free_address};
+use crate::process::{Folder, LOOPBACK, Process, free_address};
 use crate::server::{Launch, OurServer};
 
 /// Memory of our server for each record beyond key and value: object, index, tree, and the room of a log at 50 %.
@@ -51,7 +51,7 @@ impl Theirs {
         if let Ok(address) = redis.parse() {
             return Ok(Some(Self { process: None, address }));
         }
-        let address = free_address()?;
+        let address = free_address(LOOPBACK)?;
         let mut command = Command::new(redis);
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string());

@@ -14,7 +14,7 @@ use super::client::{BUILD, ClientSettings, IS_COMPILED, SERVER, environment};
 use super::seen::ClientSeen;
 use super::way::{Medium, TransportWay};
 use crate::options::{DataSettings, TransportOption};
-use crate::process::{Folder, Keeper, command_within, free_address, output_of, this_program};
+use crate::process::{Folder, Keeper, LOOPBACK, command_within, free_address, output_of, this_program};
 use crate::server::{Launch, OurServer};
 
 /// How long a client may take beyond its measurements: to load, and to have an extension compiled.
@@ -90,7 +90,7 @@ fn read(output: &str) -> Result<ClientSeen, String> {
 fn listen(medium: Medium) -> Result<String, String> {
     match medium {
         _ if medium.needs_namespaces() => Ok(VETH_SERVER.to_owned()),
-        _ if medium.server_needs_dpdk() => free_address().map(|address| address.to_string()),
+        _ if medium.server_needs_dpdk() => free_address(LOOPBACK).map(|address| address.to_string()),
         _ => Ok(SocketAddr::V4(SocketAddrV4::new([127, 0, 0, 1].into(), 0)).to_string()),
     }
 }

@@ -12,7 +12,7 @@ use crate::durability::replicas::divided::{DividedReader, ReplicaBytes};
 use crate::durability::replicas::file::{LogId, PlacedReplica};
 use crate::durability::replicas::receiver::HeldLog;
 use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS};
-use crate::process;
+use crate::process::{self, BulkWork};
 
 /// The reason why a stream ends.
 enum NotGiven {
@@ -79,12 +79,14 @@ struct ReplicaHolder {
     buffer: Buffer,
     /// Once it is known what is wanted of it.
     reader: Option<DividedReader>,
+    /// The backup takes in what those that recover the log make of it.
+    _bulk: BulkWork,
 }
 
 impl ReplicaHolder {
     fn of(log: LogId, found: HeldLog) -> Self {
         let buffer = Buffer::new(found.disk.frame_bytes());
-        Self { log, found, buffer, reader: None }
+        Self { log, found, buffer, reader: None, _bulk: BulkWork::begin() }
     }
 
     /// Tells what there is.

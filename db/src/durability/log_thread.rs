@@ -26,7 +26,7 @@ use super::log_writer::{LogWriter, Sent, Snapshot, Step};
 use crate::limits::{
     BACKUPS_STOP_MS, GROUP_WAIT_CUTS, GROUP_WAIT_US_MAX, SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US,
 };
-use crate::process;
+use crate::process::{self, RealTime};
 
 /// State shared with those that wake the thread.
 #[derive(Debug, Default)]
@@ -236,11 +236,12 @@ fn write_all(
     (bell, wanted): (&Bell, &Receiver<SnapshotSender>),
     on_stable: &impl Fn(),
 ) {
-    prepare(&mut writer);
+    let mut real_time = prepare(&mut writer);
     let mut was_full = false;
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
     let (mut wanted_disk, mut wanted_receipts, mut told) = (true, false, writer.store().reached_cuts());
     while !bell.has_failed.load(Ordering::Acquire) {
+        real_time.iter_mut().for_each(RealTime::look);
         wanted_disk |= bell.is_wanted.swap(false, Ordering::SeqCst);
         wanted_receipts |= bell.is_receipt_wanted.swap(false, Ordering::SeqCst);
         let interval = interval_of(&writer, flush_interval);
@@ -335,17 +336,18 @@ fn end(mut writer: LogWriter, step: Step, bell: &Bell, on_stable: &impl Fn()) {
 }
 
 /// Takes what the thread needs; without it, it works all the same.
-fn prepare(writer: &mut LogWriter) {
+fn prepare(writer: &mut LogWriter) -> Option<RealTime> {
     if let Err(error) = writer.grow_ahead() {
         tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
     }
-    if let Err(error) = process::take_real_time() {
+    let taken = RealTime::take().inspect_err(|error| {
         tracing::warn!(
             %error,
             "the log's thread gets no real-time priority: where other programs use the processors, durable writes take \
              milliseconds; allow it with `ulimit -r 1` or CAP_SYS_NICE"
         );
-    }
+    });
+    taken.ok()
 }
 
 fn tell_if_full(was_full: &mut bool, step: Step) {

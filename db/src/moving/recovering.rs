@@ -37,6 +37,7 @@ use crate::limits::{
     CLUSTER_RETRY_MS, PULL_LOOK_US, RECOVERED_REPLIES_BYTES_MAX, RECOVERY_AGAIN_MS, RECOVERY_GATHER_MS,
     RECOVERY_LOOK_MS, REPLAY_PATIENCE_MS, RESTARTED_PATIENCE_MS,
 };
+use crate::process::BulkWork;
 use crate::sync::lock;
 use crate::tablet::{PartsChange, subtract};
 
@@ -138,6 +139,7 @@ impl Recovering {
         self.context.begin();
         // Clients of everything else are served first: who waits for this has waited for its detection already.
         self.context.lower_priority();
+        let _bulk = BulkWork::begin();
         let server = self.context.row.source.server;
         let (mut holders, found, basis) = self.find(server)?;
         self.log_parts = LogParts::new(self.insist(|metadata| metadata.log_parts(server))?);

@@ -12,7 +12,7 @@ use crate::etcd;
 use crate::fleet;
 use crate::operator::move_hashes;
 use crate::options::{Access, admin};
-use crate::process::{Folder, Process};
+use crate::process::{Folder, LOOPBACK, Process};
 use crate::server::{Launch, OurServer};
 
 /// Memory of a server for each object beyond key and value: header, index, and the room of a log at two thirds.
@@ -77,7 +77,7 @@ impl Stage {
     /// Starts etcd and both servers, and makes the tenant.
     pub(super) fn start(settings: &TimelineRun) -> Result<Self, String> {
         let folder = Folder::make("migration")?;
-        let (etcd, client_address) = etcd::start(&settings.own.etcd, &folder)?;
+        let (etcd, client_address) = etcd::start(&settings.own.etcd, LOOPBACK, &folder)?;
         let metadata = format!("etcd://{client_address}/bench");
         let source = start_server(settings, &folder, &metadata, ("source", settings.own.source_cpu))?;
         // The first server alone is there when the table is made, so it gets it whole.

@@ -26,7 +26,7 @@ use crate::limits::{
     BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_TURN_US, BACKUP_UNTAKEN_BYTES,
     RECORD_TIMEOUT_MS, REPLICA_RECORD_BYTES_MAX,
 };
-use crate::process;
+use crate::process::{self, RealTime};
 use crate::sync::lock;
 
 /// What comes to the thread.
@@ -135,15 +135,17 @@ impl BackupThread {
         let handle = BackupHandle { arrivals, waker, has_failed: Arc::clone(&has_failed), divided };
         let stopping = Arc::clone(&is_stopping);
         let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || {
-            if let Err(error) = process::stay_off(&workers_cpus).and_then(|()| process::take_real_time()) {
+            let real_time = process::stay_off(&workers_cpus).and_then(|()| RealTime::take());
+            let real_time = real_time.inspect_err(|error| {
                 tracing::debug!(%error, "the backup's thread shares the workers' CPUs, or has no real-time priority");
-            }
+            });
             // A frame that does not read says nothing of the others.
             let speed = file.measure().unwrap_or(1);
             tracing::debug!(speed, "the disk of replicas reads so many MB/s");
             let (receiver, streams) = (ReplicaReceiver::new(file, number, speed), Vec::new());
             let turn = cycles::of_this_thread();
-            let mut backup = BackupState { receiver, arriving, streams, is_behind: false, turn };
+            let real_time = real_time.ok();
+            let mut backup = BackupState { receiver, arriving, streams, is_behind: false, turn, real_time };
             while !stopping.load(Ordering::Relaxed) {
                 if let Err(error) = backup.round() {
                     has_failed.store(true, Ordering::Relaxed);
@@ -220,6 +222,7 @@ struct BackupState {
     is_behind: bool,
     /// Cycles that the thread had used when it last gave way.
     turn: u64,
+    real_time: Option<RealTime>,
 }
 
 impl BackupState {
@@ -348,6 +351,11 @@ impl BackupState {
 
     /// Rests after some work without a pause: at real-time priority the workers of this CPU wait for it.
     fn give_way(&mut self) {
+        let Some(real_time) = self.real_time.as_mut() else { return };
+        real_time.look();
+        if !real_time.is_taken() {
+            return;
+        }
         let now = cycles::of_this_thread();
         if now.saturating_sub(self.turn) > cycles::of_us(BACKUP_TURN_US) {
             thread::sleep(Duration::from_micros(BACKUP_TURN_US / 2));
