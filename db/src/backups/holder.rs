@@ -11,7 +11,9 @@ use crate::durability::replicas::backup_thread::BackupHandle;
 use crate::durability::replicas::divided::{DividedReader, ReplicaBytes};
 use crate::durability::replicas::file::{LogId, PlacedReplica};
 use crate::durability::replicas::receiver::HeldLog;
-use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS};
+use crate::limits::{
+    FRAMES_PER_SEGMENT, HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS,
+};
 use crate::process::{self, BulkWork};
 
 /// The reason why a stream ends.
@@ -157,7 +159,9 @@ fn bytes_of(
     buffer: &mut Buffer,
     (number, bytes): ReplicaBytes,
 ) -> Result<Option<Vec<u8>>, DiskError> {
-    let (mut content, bytes) = (Vec::new(), bytes as usize);
+    let bytes = bytes as usize;
+    // No segment has more, whatever is asked for.
+    let mut content = Vec::with_capacity(bytes.min(FRAMES_PER_SEGMENT * buffer.len()));
     each_fragment(held, buffer, number, |_, part| {
         content.extend_from_slice(&part[..part.len().min(bytes - content.len())]);
     })?;

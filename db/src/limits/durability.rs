@@ -191,6 +191,9 @@ pub const BACKUP_ROUND_RECORDS: usize = 16;
 /// recovery gives it work for seconds.
 pub const BACKUP_TURN_US: u64 = 300;
 
+/// Empty frames that a backup keeps in memory for what comes next.
+pub const SPARE_FRAMES: usize = 8;
+
 /// Bytes of answers that a server need not have taken before its backup takes in more of it.
 pub const BACKUP_UNTAKEN_BYTES: usize = 64 << 10;
 

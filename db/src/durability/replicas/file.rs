@@ -27,6 +27,7 @@ use disk::{
 };
 
 use crate::durability::each_first_block;
+use crate::limits::SPARE_FRAMES;
 
 /// The log of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +126,8 @@ pub struct ReplicaFile {
     replicas: BTreeMap<(LogId, Item), BTreeMap<u64, Replica>>,
     /// What fills frames to their ends, and is not stable: the frame, the offset, and the bytes from there on.
     filled: Vec<(FrameId, usize, Vec<u8>)>,
+    /// Empty, with room for a frame each.
+    spare: Vec<Vec<u8>>,
     /// Replicas with something that is not stable.
     unstable: Vec<(LogId, Item, u64)>,
     buffer: Buffer,
@@ -178,7 +181,7 @@ impl ReplicaFile {
             numbered.retain(|_, replica| !replica.frames.is_empty());
         }
         replicas.retain(|_, numbered| !numbered.is_empty());
-        let (filled, unstable) = (Vec::new(), Vec::new());
+        let (filled, spare, unstable) = Default::default();
         Ok(Self {
             disk,
             frames_max,
@@ -186,6 +189,7 @@ impl ReplicaFile {
             number,
             replicas,
             filled,
+            spare,
             unstable,
             buffer,
             salts: RandomState::new(),
@@ -249,7 +253,9 @@ impl ReplicaFile {
                 };
                 replica.frames.push(frames.next().expect("as many as it takes"));
                 let (head, chain) = header.encode();
-                (tail.from, tail.bytes, tail.chain) = (0, head.to_vec(), chain);
+                (tail.from, tail.chain) = (0, chain);
+                tail.bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(frame_bytes));
+                tail.bytes.extend_from_slice(&head);
             }
             if std::mem::take(&mut is_first) {
                 replica.newest = replica.first + replica.frames.len() as u32 - 1;
@@ -294,8 +300,11 @@ impl ReplicaFile {
     /// If the disk fails: nothing becomes stable any more.
     pub fn flush(&mut self) -> Result<(), DiskError> {
         // One after another, so that a frame of a replica is stable before any later one of it.
-        for (frame, from, bytes) in std::mem::take(&mut self.filled) {
+        for (frame, from, mut bytes) in std::mem::take(&mut self.filled) {
             write(&mut *self.disk, &mut self.buffer, vec![(frame, from, &bytes)])?;
+            bytes.clear();
+            self.spare.push(bytes);
+            self.spare.truncate(SPARE_FRAMES);
         }
         let unstable = std::mem::take(&mut self.unstable);
         let replica_of = |(log, item, number): &(LogId, Item, u64)| {

@@ -279,7 +279,7 @@ impl AskedBackup {
             FromHolder::Damaged => return Some(None),
             _ => return None,
         };
-        let mut part = Vec::new();
+        let mut part = Vec::with_capacity(bytes);
         while part.len() < bytes {
             match self.next()? {
                 FromHolder::Bytes(more) if more.is_empty() || part.len() + more.len() > bytes => return None,
