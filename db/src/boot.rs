@@ -136,8 +136,7 @@ impl Server {
         let siblings = Arc::new(SiblingWorkers::new(wakers));
         let parts = (&store, &accounts, &completions, &mut made);
         let opened = log::open(config, parts, (&metadata, run), (&mut clock, &siblings, &entrance.gate))?;
-        let log::OpenedLog { thread: log_thread, handle: log, rest, backups } = opened;
-        let backup = log::start_backup(config)?;
+        let log::OpenedLog { thread: log_thread, handle: log, rest, backups, backup } = opened;
         // Of a log that is gone others may answer the clients.
         let is_gone = run.is_some() && log.as_ref().is_some_and(|log| log.is_new);
         let first_client = if is_gone { 0 } else { ids.start };

@@ -15,7 +15,6 @@ use cluster::peer::ClusterSecret;
 use disk::{Disk, DiskError, FileDisk, Identity, Options, Way};
 use store::{HashRange, Store};
 
-pub(super) use self::backups::start_backup;
 pub(super) use self::rest::RestOfLog;
 
 use self::parts::NamedPart;
@@ -27,8 +26,9 @@ use crate::durability::log_reader::FoundEnd;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::recovery::LogStart;
+use crate::durability::replicas::backup_thread::BackupThread;
 use crate::durability::{LogLayout, NumberedTables, log_reader, recovery};
-use crate::front::gate::Gate;
+use crate::front::gate::{Gate, KeptReplicas};
 use crate::limits::{
     COMPLETION_LEASE_MS, DIGEST_ROOM, DIGEST_SHARE_DIVISOR, DIRECTORIES_MEMORY_DIVISOR, FRAMES_PER_SEGMENT,
     REMOVAL_FRAMES,
@@ -53,6 +53,35 @@ pub(super) struct OpenedLog {
     pub(super) rest: Option<RestOfLog>,
     /// The other end of what its thread knows of backups.
     pub(super) backups: Option<LogBackups>,
+    /// Keeps replicas of others' logs.
+    pub(super) backup: Option<BackupThread>,
+}
+
+/// What the log is replayed into: the store, the tenants' accounts, what is known of clients, the parts that are made.
+type Parts<'p> = (&'p Arc<Store>, &'p Accounts, &'p Arc<Completions>, &'p mut PartsMade);
+
+/// Opens the replicas of other servers' logs, which these may have from then on, and the own log as [`open_log`].
+///
+/// # Errors
+/// As [`open_log`], or if the replicas cannot be read.
+pub(super) fn open(
+    config: &Config,
+    parts: Parts<'_>,
+    (metadata, run): (&Metadata, Option<ServerRun>),
+    (clock, siblings, gate): (&mut Clock, &Arc<SiblingWorkers>, &Gate),
+) -> Result<OpenedLog, BootError> {
+    let backup = backups::start_backup(config)?;
+    if let Some((run, backup)) = run.zip(backup.as_ref()) {
+        let secret = ClusterSecret(metadata.cluster_secret().map_err(|error| cannot_open(&error))?);
+        gate.give(KeptReplicas { own: run.server, secret, backup: backup.handle() });
+    }
+    match open_log(config, parts, (metadata, run), (clock, siblings, gate)) {
+        Ok(opened) => Ok(OpenedLog { backup, ..opened }),
+        Err(error) => {
+            backup.into_iter().for_each(|backup| _ = backup.stop().join());
+            Err(error)
+        }
+    }
 }
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
@@ -61,9 +90,9 @@ pub(super) struct OpenedLog {
 ///
 /// # Errors
 /// If the log cannot be read, or the server has none but the directory has; or the metadata fails.
-pub(super) fn open(
+fn open_log(
     config: &Config,
-    (store, accounts, completions, parts_made): (&Arc<Store>, &Accounts, &Arc<Completions>, &mut PartsMade),
+    (store, accounts, completions, parts_made): Parts<'_>,
     (metadata, run): (&Metadata, Option<ServerRun>),
     (clock, siblings, gate): (&mut Clock, &Arc<SiblingWorkers>, &Gate),
 ) -> Result<OpenedLog, BootError> {
@@ -126,7 +155,7 @@ pub(super) fn open(
     let thread = LogThread::start(writer, (interval, config.pin.clone()), move || siblings.wake_holding());
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle(is_new);
-    Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest, backups })
+    Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest, backups, backup: None })
 }
 
 /// The log's file, as a start finds it.

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cluster::peer::Purpose;
 use net::{Stream, StreamError};
-use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
+use wire::limits::{INSTALL_BODY_BYTES_MAX, NONCE_BYTES, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use wire::{Body, OpenRequest, RecordHeader, Status, opcode, reply};
 
-use super::gate::{Gate, Passage};
+use super::gate::{Gate, KeptReplicas, Passage};
 use super::listening::Reception;
 use super::opening::{self, Entrant};
 use crate::administration::{self, Role};
@@ -60,6 +61,12 @@ fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit),
         answer_record(&mut stream, 0, Status::Ok, &gate.state().encode());
         return;
     }
+    if let OpenRequest::Peer { server, nonce } = request
+        && gate.control().is_none()
+        && let Some(replicas) = gate.replicas()
+    {
+        return serve_early(gate, replicas, stream, (from.1, server, nonce));
+    }
     let is_server = matches!(request, OpenRequest::Peer { .. });
     let Some(control) = await_start(gate, &stream, is_server) else { return };
     let entrant = match opening::open(control, from.1, (version, request), from.0) {
@@ -79,6 +86,21 @@ fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit),
         }
         Entrant::Answered => {}
         Entrant::Peer(challenge) => opening::serve_peer(control, stream, from, &challenge),
+    }
+}
+
+/// Serves another server's stream while this one starts: at once if it recovers a log, else when this one serves.
+fn serve_early(
+    gate: &Gate,
+    replicas: &KeptReplicas,
+    mut stream: Stream,
+    (place, opener, nonce): (&ConnectionPermit, u32, [u8; NONCE_BYTES]),
+) {
+    let Some(purpose) = opening::early_purpose(replicas, &mut stream, (place, opener, nonce)) else { return };
+    if let Purpose::Recovery(server) = purpose {
+        opening::serve_replicas(&replicas.backup, server, stream, || gate.has_ended());
+    } else if let Some(control) = await_start(gate, &stream, true) {
+        opening::serve_purpose(control, stream, opener, purpose);
     }
 }
 

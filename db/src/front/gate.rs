@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   listener ──► stream ──► first record ──┬ State ──► how far the start is
+//!                                          ├ of a server that recovers a log ──► its replicas here, from the beginning on
 //!                                          └ any other ──► waits until the server serves, or ends
 //! ```
 
@@ -9,10 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use cluster::peer::ClusterSecret;
 use wire::ServerState;
 
 use crate::control_plane::Control;
 use crate::durability::recovery::ReplayProgress;
+use crate::durability::replicas::backup_thread::BackupHandle;
 use crate::sync::lock;
 
 /// What becomes of a stream that waits.
@@ -25,12 +28,23 @@ pub enum Passage<'g> {
     Waits,
 }
 
+/// What a server that starts has for others: replicas of their logs. Servers that start together may wait for them.
+pub struct KeptReplicas {
+    /// The number of this server.
+    pub own: u32,
+    /// The cluster's secret.
+    pub secret: ClusterSecret,
+    /// The replicas.
+    pub backup: BackupHandle,
+}
+
 /// See the module's head.
 #[derive(Default)]
 pub struct Gate {
     /// How far the replay of the log is.
     pub replay: ReplayProgress,
     control: OnceLock<Arc<Control>>,
+    replicas: OnceLock<KeptReplicas>,
     /// Whether all of the log is replayed.
     has_replayed: AtomicBool,
     has_ended: AtomicBool,
@@ -43,6 +57,24 @@ impl Gate {
         // The only call.
         let _ = self.control.set(Arc::clone(control));
         self.tell();
+    }
+
+    /// Lets servers that recover logs have their replicas from now on.
+    pub fn give(&self, replicas: KeptReplicas) {
+        // The only call.
+        let _ = self.replicas.set(replicas);
+    }
+
+    /// Returns the replicas that others may have.
+    #[must_use]
+    pub fn replicas(&self) -> Option<&KeptReplicas> {
+        self.replicas.get()
+    }
+
+    /// Returns whether the server ends.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Notes that all of the log is replayed.
@@ -77,7 +109,7 @@ impl Gate {
     /// log has may have to be at some of them first.
     #[must_use]
     pub fn wait(&self, patience: Duration, is_server: bool) -> Passage<'_> {
-        let has_ended = || self.has_ended.load(Ordering::Relaxed);
+        let has_ended = || self.has_ended();
         let serves = || self.control.get().filter(|control| is_server || control.has_settled());
         let waits = |(): &mut ()| serves().is_none() && !has_ended();
         let waited = self.changed.1.wait_timeout_while(lock(&self.changed.0), patience, waits);

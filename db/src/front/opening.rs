@@ -13,14 +13,16 @@ use std::time::Duration;
 use cluster::metadata::TenantRow;
 use cluster::peer::{Challenge, Purpose};
 use net::{Stream, StreamError};
-use wire::limits::RECORD_HEADER_BYTES;
+use wire::limits::{NONCE_BYTES, RECORD_HEADER_BYTES};
 use wire::{Body, OpenRequest, Opened, RecordHeader, SessionLimits, Status, VersionRange};
 
+use super::gate::KeptReplicas;
 use crate::administration::Role;
 use crate::backups::holder;
 use crate::control_plane::migrations::Migrations;
 use crate::control_plane::streams::{ConnectionPermit, Holder, NoPlace};
 use crate::control_plane::{Control, KnownTenant, Refusal};
+use crate::durability::replicas::backup_thread::BackupHandle;
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, SESSION_CREDITS};
 use crate::moving;
 use crate::remote::serving;
@@ -176,7 +178,7 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
 fn challenge(
     control: &Control,
     opener: u32,
-    nonce: [u8; wire::limits::NONCE_BYTES],
+    nonce: [u8; NONCE_BYTES],
 ) -> Result<(Challenge, Vec<u8>), Refusal> {
     let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
     let challenge = Challenge::new(migrations.own(), opener, nonce)
@@ -185,59 +187,103 @@ fn challenge(
     Ok((challenge, body))
 }
 
-/// Checks the proof of another server of the cluster, hands its stream to the code for its purpose, and returns when the
-/// stream ends, or at once if that is another thread. Meanwhile its thread holds the permit.
+/// Checks the proof of another server of the cluster, and serves its stream.
 pub(super) fn serve_peer(
     control: &Control,
     mut stream: Stream,
     (peer, place): (SocketAddr, &ConnectionPermit),
     challenge: &Challenge,
 ) {
-    let mut record = Vec::new();
-    let limit = RECORD_HEADER_BYTES + OPENING_BYTES_MAX;
-    match stream.read_record(&mut record, Duration::from_millis(OPENING_TIMEOUT_MS), limit) {
-        Ok(()) => {}
-        Err(StreamError::TooLarge { .. }) => return answer(&mut stream, Status::Malformed),
-        Err(_) => return,
-    }
+    let Some(record) = proof_of(&mut stream) else { return };
     match proven(control, place, challenge, (&record, peer)) {
-        // Others' replicas come before: at a cold start all servers wait for each other's.
-        Ok(Purpose::Migration(_) | Purpose::Reads) if !control.has_settled() => {
-            answer(&mut stream, Status::Unavailable);
-        }
-        Ok(Purpose::Migration(number)) => {
-            let Some(migrations) = &control.migrations else { return };
-            let Some(notices) = migrations.source_of(number, challenge.opener()) else {
-                return answer(&mut stream, Status::Unavailable);
-            };
-            answer(&mut stream, Status::Ok);
-            moving::attach(notices, stream);
-        }
-        Ok(Purpose::Reads) => {
-            answer(&mut stream, Status::Ok);
-            serving::serve(control, stream);
-        }
-        Ok(Purpose::Replicas) => {
-            let backup = control.host.backup.as_ref().filter(|backup| !backup.has_failed());
-            // Of a log that others recover nothing is taken.
-            let is_written = || matches!(control.metadata.recovery(challenge.opener()), Ok(None));
-            let Some(backup) = backup.filter(|_| is_written()) else {
-                return answer(&mut stream, Status::Unavailable);
-            };
-            answer(&mut stream, Status::Ok);
-            backup.serve(challenge.opener(), stream);
-        }
-        Ok(Purpose::Recovery(server)) => {
-            let Some(backup) = &control.host.backup else { return answer(&mut stream, Status::Unavailable) };
-            answer(&mut stream, Status::Ok);
-            let is_over = || control.migrations.as_ref().is_none_or(Migrations::is_stopping);
-            holder::serve(backup, server, stream, is_over);
-        }
+        Ok(purpose) => serve_purpose(control, stream, challenge.opener(), purpose),
         Err(refusal) => {
             tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");
             answer(&mut stream, refusal.status);
         }
     }
+}
+
+/// Reads the second record of another server; `None` if none comes that can be one.
+fn proof_of(stream: &mut Stream) -> Option<Vec<u8>> {
+    let mut record = Vec::new();
+    let limit = RECORD_HEADER_BYTES + OPENING_BYTES_MAX;
+    match stream.read_record(&mut record, Duration::from_millis(OPENING_TIMEOUT_MS), limit) {
+        Ok(()) => return Some(record),
+        Err(StreamError::TooLarge { .. }) => answer(stream, Status::Malformed),
+        Err(_) => {}
+    }
+    None
+}
+
+/// Opens the stream of another server while this one starts; returns what it is for, if that server has proved itself.
+pub(super) fn early_purpose(
+    replicas: &KeptReplicas,
+    stream: &mut Stream,
+    (place, opener, nonce): (&ConnectionPermit, u32, [u8; NONCE_BYTES]),
+) -> Option<Purpose> {
+    let challenge = Challenge::new(replicas.own, opener, nonce).ok()?;
+    let header = RecordHeader { code: Status::Ok as u8, ..RecordHeader::default() };
+    stream.write_record(&header.encode_record(&challenge.body(&replicas.secret)), &[]).ok()?;
+    let record = proof_of(stream)?;
+    let (header, body) = RecordHeader::split(&record).ok()?;
+    match challenge.proven(&replicas.secret, header.code, body) {
+        Ok(purpose) => place.take(Holder::Operator).ok().map(|()| purpose),
+        Err(status) => {
+            tracing::warn!(server = opener, status = status.name(), "refused another server's stream");
+            answer(stream, status);
+            None
+        }
+    }
+}
+
+/// Hands the stream of a server that has proved itself to the code for its purpose, and returns when the stream ends, or at once if
+/// that is another thread. Meanwhile its thread holds the permit.
+pub(super) fn serve_purpose(control: &Control, mut stream: Stream, opener: u32, purpose: Purpose) {
+    match purpose {
+        // Others' replicas come before: at a cold start all servers wait for each other's.
+        Purpose::Migration(_) | Purpose::Reads if !control.has_settled() => {
+            answer(&mut stream, Status::Unavailable);
+        }
+        Purpose::Migration(number) => {
+            let Some(migrations) = &control.migrations else { return };
+            let Some(notices) = migrations.source_of(number, opener) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            moving::attach(notices, stream);
+        }
+        Purpose::Reads => {
+            answer(&mut stream, Status::Ok);
+            serving::serve(control, stream);
+        }
+        Purpose::Replicas => {
+            let backup = control.host.backup.as_ref().filter(|backup| !backup.has_failed());
+            // Of a log that others recover nothing is taken.
+            let is_written = || matches!(control.metadata.recovery(opener), Ok(None));
+            let Some(backup) = backup.filter(|_| is_written()) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            backup.serve(opener, stream);
+        }
+        Purpose::Recovery(server) => {
+            let Some(backup) = &control.host.backup else { return answer(&mut stream, Status::Unavailable) };
+            let is_over = || control.migrations.as_ref().is_none_or(Migrations::is_stopping);
+            serve_replicas(backup, server, stream, is_over);
+        }
+    }
+}
+
+/// Serves a stream of a server that recovers the log of `server`, until it ends or `is_over`.
+pub(super) fn serve_replicas(
+    backup: &BackupHandle,
+    server: u32,
+    mut stream: Stream,
+    is_over: impl Fn() -> bool,
+) {
+    answer(&mut stream, Status::Ok);
+    holder::serve(backup, server, stream, is_over);
 }
 
 fn proven(

@@ -33,6 +33,7 @@ pub(super) fn is_elsewhere(metadata: &Metadata, own: ServerRun, end: OwnLogEnd) 
     let secret = ClusterSecret(metadata.cluster_secret().map_err(failed)?);
     let mut left: BTreeSet<u32> = row.backups.iter().map(|(server, _)| *server).collect();
     let until = Instant::now() + Duration::from_millis(START_ASKS_MS);
+    let mut is_last = false;
     loop {
         let members = metadata.members().map_err(failed)?;
         for server in std::mem::take(&mut left) {
@@ -46,16 +47,19 @@ pub(super) fn is_elsewhere(metadata: &Metadata, own: ServerRun, end: OwnLogEnd) 
         if left.is_empty() {
             return Ok(false);
         }
+        if is_last {
+            tracing::warn!(
+                servers = ?left,
+                "these servers do not say whether they have received more of the log than this disk has"
+            );
+            return Ok(true);
+        }
         if Instant::now() > until {
             let there = metadata.servers().map_err(failed)?;
             left.retain(|server| there.iter().any(|row| row.id == *server));
-            if !left.is_empty() {
-                tracing::warn!(
-                    servers = ?left,
-                    "these servers do not say whether they have received more of the log than this disk has"
-                );
-            }
-            return Ok(!left.is_empty());
+            // Some may have come just now: they are asked once more.
+            is_last = true;
+            continue;
         }
         thread::sleep(Duration::from_millis(BACKUPS_LOOK_MS));
     }

@@ -31,7 +31,7 @@ const IDENTITY: [u8; 8] = *b"replicas";
 ///
 /// # Errors
 /// If the file cannot be read, or the kernel gives no thread.
-pub(in crate::boot) fn start_backup(config: &Config) -> Result<Option<BackupThread>, BootError> {
+pub(super) fn start_backup(config: &Config) -> Result<Option<BackupThread>, BootError> {
     let Some(bytes_max) = config.backup_bytes() else { return Ok(None) };
     let path = config.data_directory.join(REPLICAS_FILE);
     let failed =

@@ -1,5 +1,7 @@
 //! Written tables: what is acknowledged is in the memory of as many other servers as the log has replicas, and outlives its own.
 
+use std::thread;
+
 use client::Durability;
 use fastrand::Rng;
 use tests::cluster::Cluster;
@@ -12,14 +14,14 @@ use super::{await_replicas, settings, table};
 use crate::cluster_durability::Tireless;
 
 /// Servers that leave their disks alone for so long that these have nothing of what a test writes.
-fn cluster_without_flushes() -> Cluster {
+fn cluster_without_flushes(hosts: &[&str]) -> Cluster {
     let etcd = Etcd::start();
     let of = |host: &&str| {
         let mut settings = settings(host, &etcd);
         settings.arguments.extend(["--flush-interval", "1000"].map(str::to_owned));
         Server::start_with(settings)
     };
-    let servers = HOSTS.iter().map(of).collect();
+    let servers = hosts.iter().map(of).collect();
     let cluster = Cluster { servers, etcd };
     cluster.numbers();
     await_replicas(&cluster.servers, 2);
@@ -40,7 +42,7 @@ fn write_and_kill(
 #[test]
 fn what_others_have_received_outlives_a_server_that_is_killed() {
     let (mut random, mut known) = (rng(), Known::new());
-    let mut cluster = cluster_without_flushes();
+    let mut cluster = cluster_without_flushes(&HOSTS);
     let numbers = cluster.numbers();
     let (tenant, table) = table(&cluster, Durability::Written);
     for _ in 0..rounds(3, 12) {
@@ -57,7 +59,7 @@ fn what_others_have_received_outlives_a_server_that_is_killed() {
 #[test]
 fn a_killed_server_that_returns_at_once_does_not_forget_what_others_have_received() {
     let (mut random, mut known) = (rng(), Known::new());
-    let mut cluster = cluster_without_flushes();
+    let mut cluster = cluster_without_flushes(&HOSTS);
     let (tenant, table) = table(&cluster, Durability::Written);
     for _ in 0..rounds(2, 12) {
         let mut user = Tireless::new(&cluster, &tenant, table);
@@ -65,6 +67,28 @@ fn a_killed_server_that_returns_at_once_does_not_forget_what_others_have_receive
         cluster.servers[victim].restart();
         check(&mut Tireless::new(&cluster, &tenant, table), &known);
         await_replicas(&cluster.servers, 2);
+        super::recovery::balance(&cluster.servers[0]);
+    }
+}
+
+/// Each of them may find that the last one has received more than its disk has, and waits for a recovery, which needs the replicas of
+/// others that wait as well.
+#[test]
+fn all_but_one_that_are_killed_together_return() {
+    let (mut random, mut known) = (rng(), Known::new());
+    let mut cluster = cluster_without_flushes(&["one", "two", "three", "four"]);
+    let (tenant, table) = table(&cluster, Durability::Written);
+    for _ in 0..rounds(1, 6) {
+        write(&mut Tireless::new(&cluster, &tenant, table), &mut random, &mut known, 400);
+        let killed = &mut cluster.servers[1..];
+        killed.iter_mut().for_each(Server::kill);
+        thread::scope(|scope| killed.iter_mut().for_each(|server| _ = scope.spawn(|| server.restart())));
+        await_replicas(&cluster.servers, 2);
+        // More have died than had it: what was written just before may be gone.
+        known = Known::new();
+        let mut user = Tireless::new(&cluster, &tenant, table);
+        write(&mut user, &mut random, &mut known, 400);
+        check(&mut user, &known);
         super::recovery::balance(&cluster.servers[0]);
     }
 }
