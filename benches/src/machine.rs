@@ -149,11 +149,26 @@ pub fn process_cpu_ns(process: u32) -> Option<u64> {
     words.map(|ticks| ticks.parse::<u64>().ok().map(|ticks| ticks * 10_000_000)).sum()
 }
 
-/// Lets the calling thread go before servers on the same cores, as if on a machine of its own; where the kernel refuses, it takes
-/// turns with them, and measures that.
-pub fn go_first() {
-    // SAFETY: plain numbers; 0 is the calling thread.
-    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+/// Lets the calling thread, and what it starts, go before servers on the same cores, as if on a machine of its own, until this is
+/// dropped; where the kernel refuses, it takes turns with them, and measures that.
+pub struct GoingFirst(i32);
+
+impl GoingFirst {
+    /// Begins.
+    pub fn begin() -> Self {
+        // SAFETY: plain numbers; 0 is the calling thread, which is there.
+        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        // SAFETY: as above.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+        Self(before)
+    }
+}
+
+impl Drop for GoingFirst {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.0) };
+    }
 }
 
 /// How long other machines of the same host have kept this one's cores from it until now, in nanoseconds for all cores together; 0

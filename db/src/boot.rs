@@ -374,10 +374,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(log) = &self.control.log
-            && self.control.ownership_guard.is_replaced.load(Ordering::Relaxed)
-        {
-            // Backups take no more of its log: the last writes wait for nothing.
+        let is_replaced = self.control.ownership_guard.is_replaced.load(Ordering::Relaxed);
+        if let Some(log) = self.control.log.as_ref().filter(|log| is_replaced && log.figures.replicas() > 0) {
+            // No backup takes any more of its log: its last writes would wait in vain.
             log.waker.fail(&self.control.store);
         }
         self.control_threads.extend(self.entrance.end());

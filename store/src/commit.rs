@@ -149,7 +149,7 @@ impl Pinned<'_> {
             }
         }
         let removed = writes.iter().filter(|write| write.value.is_none());
-        removed.for_each(|write| self.look_at_room(write.table));
+        removed.for_each(|write| self.look_at_load(write.table, true));
     }
 
     /// Publishes the writes. If a bucket is full, grows the index for as many inserts as the commit has writes, and

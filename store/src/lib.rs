@@ -75,7 +75,7 @@ pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::hash_range::HashRange;
 pub use crate::limits::{
     CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, FRAMES_PER_WINDOW, HASH_RANGE_WIDTH_MIN, KEY_BYTES_MAX,
-    SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
 };
 pub use crate::log::SEGMENT_HEADER_BYTES;
 pub use crate::memory::{prefetch_lines, prefetch_value};

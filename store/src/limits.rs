@@ -97,8 +97,8 @@ pub const SHRINK_LOAD_PERCENT: u64 = 40;
 pub const SHRINK_ROOM_PERCENT: u64 = 150;
 /// Maximum factor by which the index shrinks at once: crafted keys then fit the chains that a mover may make.
 pub const SHRINK_FACTOR_MAX: u64 = 4;
-/// Removals, with the inserts between them, before an index found too large shrinks, as a divisor of its buckets. It may just have
-/// grown for a commit that is about to be retried, and by then these changes have paid for the growth.
+/// Removals before an index found too large shrinks, as a divisor of its buckets. It may just have grown for a commit that
+/// is about to be retried, or have been made for objects that are about to come.
 pub const SHRINK_PATIENCE_DIVISOR: u64 = 2;
 /// Indexes of at most this many buckets never shrink (4 KiB).
 pub const SHRINK_BUCKETS_MIN: u64 = 64;

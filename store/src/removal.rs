@@ -111,7 +111,7 @@ impl Pinned<'_> {
         if table.ordered.is_some() {
             self.leave(table, crate::hash(object.key()), object.key());
         }
-        self.look_at_room(table);
+        self.look_at_load(table, true);
     }
 
     /// Counts an unreachable object as gone; `mark` is the mark of its entry.

@@ -15,7 +15,7 @@ use crate::dirty_map::DirtyMap;
 use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::index::locked::Changed;
-use crate::limits::CACHE_CHUNKS_PER_STEP;
+use crate::limits::{CACHE_CHUNKS_PER_STEP, CHANGES_PER_LOAD_CHECK};
 use crate::memory::prefetch;
 use crate::object::{Lengths, NEVER_MS};
 use crate::ordered::OrderedKeys;
@@ -39,6 +39,8 @@ struct CountShard {
     bytes: AtomicU64,
     /// Inserts and removals.
     changes: AtomicU64,
+    /// Removals since the load was last looked at.
+    removals: AtomicU64,
     expiring: AtomicU64,
     /// The highest version that the core has assigned.
     newest_version: AtomicU64,
@@ -408,12 +410,21 @@ impl Table {
         !noted || self.expiry_is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Counts an insert or a removal of `core`; returns the core's number of changes.
+    /// Counts an insert or a removal of `core`. After some, returns the number of removals since it last did.
     #[inline]
-    pub(crate) fn count_change(&self, core: usize) -> u64 {
-        let changes = self.shards[core].changes.load(Ordering::Relaxed) + 1;
-        self.shards[core].changes.store(changes, Ordering::Relaxed);
-        changes
+    pub(crate) fn count_change(&self, core: usize, is_removal: bool) -> Option<u64> {
+        let CountShard { changes, removals, .. } = &self.shards[core];
+        // Only the core itself writes them.
+        let add = |count: &AtomicU64| {
+            let sum = count.load(Ordering::Relaxed) + 1;
+            count.store(sum, Ordering::Relaxed);
+            sum
+        };
+        if is_removal {
+            add(removals);
+        }
+        let is_due = add(changes).is_multiple_of(CHANGES_PER_LOAD_CHECK);
+        is_due.then(|| removals.swap(0, Ordering::Relaxed))
     }
 
     /// Returns whether the key may be removed: not if objects arrive and it cannot be noted. Called by the owner of

@@ -13,8 +13,8 @@ use crate::index::growth::NoMemory;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
 use crate::index::{Location, NotLocked};
 use crate::limits::{
-    CHANGES_PER_LOAD_CHECK, GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, KEY_BYTES_MAX, LEAVE_TRIES,
-    RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
+    GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, KEY_BYTES_MAX, LEAVE_TRIES, RETRY_AFTER_US,
+    VALUE_BYTES_MAX, VERSION_MAX,
 };
 use crate::log::Staged;
 use crate::object::{NEVER_MS, Object};
@@ -361,7 +361,7 @@ impl Pinned<'_> {
     /// Sometimes checks the table's load after an insert, and moves a few buckets while the index grows or shrinks.
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
-        self.look_at_load(table);
+        self.look_at_load(table, false);
         if let Some(cache) = &table.cache {
             self.look_at_arrivals(table, cache);
         }
@@ -370,24 +370,15 @@ impl Pinned<'_> {
         }
     }
 
-    /// Sometimes checks, after an insert, whether the index is too small. Inserts and background steps do the resulting work.
+    /// Sometimes checks, after an insert or a removal, whether the index has the right size. Inserts and background
+    /// steps do the resulting work. Only removals make it shrink, so that one that was made for what is expected keeps its size
+    /// while it is filled.
     #[inline]
-    fn look_at_load(&self, table: &Table) {
-        if table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK)
-            && table.index.is_overloaded(&self.pin, table.objects())
-            && self.start_growth(table, 0) == Ok(true)
-        {
-            self.core.store.note_growing(table);
-        }
-    }
-
-    /// Sometimes checks, after a removal, whether the index is too large; one that was made for objects that are expected and
-    /// is being filled is not.
-    #[inline]
-    pub(crate) fn look_at_room(&self, table: &Table) {
-        if table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK)
-            && self.start_shrinking(table, CHANGES_PER_LOAD_CHECK)
-        {
+    pub(crate) fn look_at_load(&self, table: &Table, is_removal: bool) {
+        let Some(removals) = table.count_change(self.core.index, is_removal) else { return };
+        let overloaded = table.index.is_overloaded(&self.pin, table.objects());
+        let grows = overloaded && self.start_growth(table, 0) == Ok(true);
+        if grows || removals > 0 && self.start_shrinking(table, removals) {
             self.core.store.note_growing(table);
         }
     }

@@ -1,5 +1,5 @@
 //! The victim's machine as far as the network goes: a namespace with one cable to the other servers, which can be cut, so that
-//! packets in either direction are lost and nobody is told.
+//! packets in either direction are lost and no other server is told.
 
 use std::process::Command;
 

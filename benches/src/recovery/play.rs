@@ -16,7 +16,7 @@ use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::{self, Fleet};
 use crate::intervals::{BinSeen, Bins, INTERVAL_NS, Moment};
-use crate::machine;
+use crate::machine::{self, GoingFirst};
 use crate::workload::{Generator, Target, Workload};
 
 /// Requests of `kept` that may be under way.
@@ -160,7 +160,7 @@ fn drive(
     death: Death,
     (died_ns, all_ns): (&AtomicU64, &AtomicU64),
 ) -> Result<Seen, String> {
-    machine::go_first();
+    let _first = GoingFirst::begin();
     let seed = settings.seed + run;
     let table = fleet::table(&cluster.kept)?;
     let mut fleet = Fleet::open(&cluster.kept, 1, false)?;

@@ -42,7 +42,10 @@ pub fn serve(backup: &BackupHandle, server: u32, mut stream: Stream, is_over: im
             HOLDER_QUESTION_BYTES_MAX,
         ) {
             Ok(()) => {}
-            Err(StreamError::Idle) => continue,
+            Err(StreamError::Idle) => {
+                found.iter_mut().for_each(|holder: &mut ReplicaHolder| holder.bulk = None);
+                continue;
+            }
             Err(_) => return,
         }
         let Ok(question) = ToHolder::decode(&record) else { return };
@@ -81,14 +84,14 @@ struct ReplicaHolder {
     buffer: Buffer,
     /// Once it is known what is wanted of it.
     reader: Option<DividedReader>,
-    /// The backup takes in what those that recover the log make of it.
-    _bulk: BulkWork,
+    /// While segments are read: new owners send what they make of them to this backup.
+    bulk: Option<BulkWork>,
 }
 
 impl ReplicaHolder {
     fn of(log: LogId, found: HeldLog) -> Self {
         let buffer = Buffer::new(found.disk.frame_bytes());
-        Self { log, found, buffer, reader: None, _bulk: BulkWork::begin() }
+        Self { log, found, buffer, reader: None, bulk: None }
     }
 
     /// Tells what there is.
@@ -127,7 +130,8 @@ impl ReplicaHolder {
     }
 
     fn read(&mut self, of: ReplicaBytes, stream: &mut Stream) -> Result<(), NotGiven> {
-        let Self { found, buffer, reader, .. } = self;
+        let Self { found, buffer, reader, bulk, .. } = self;
+        bulk.get_or_insert_with(BulkWork::begin);
         let reader = reader.as_ref().ok_or(NotGiven::Stream)?;
         let of_segment = found.replicas.iter().find(|replica| replica.number == of.0);
         let Some(Item::Segment(sequence)) = of_segment.map(|replica| replica.item) else {

@@ -139,9 +139,9 @@ impl Recovering {
         self.context.begin();
         // Clients of everything else are served first: who waits for this has waited for its detection already.
         self.context.lower_priority();
-        let _bulk = BulkWork::begin();
         let server = self.context.row.source.server;
         let (mut holders, found, basis) = self.find(server)?;
+        let _bulk = BulkWork::begin();
         self.log_parts = LogParts::new(self.insist(|metadata| metadata.log_parts(server))?);
         self.context.control.store.advance_clock(found.clock_ms);
         let shares = self.all_shares();

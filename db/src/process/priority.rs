@@ -34,6 +34,8 @@ impl Drop for BulkWork {
 #[derive(Debug)]
 pub struct RealTime {
     is_taken: bool,
+    /// Whether a change has failed, which is said once.
+    has_failed: bool,
 }
 
 impl RealTime {
@@ -42,7 +44,7 @@ impl RealTime {
     /// # Errors
     /// If the kernel refuses.
     pub fn take() -> io::Result<Self> {
-        take_real_time().map(|()| Self { is_taken: true })
+        take_real_time().map(|()| Self { is_taken: true, has_failed: false })
     }
 
     /// Gives it up or takes it again, if that is due. Called by the thread itself, often. Costs a load, or a system call.
@@ -51,10 +53,13 @@ impl RealTime {
         if is_due == self.is_taken {
             return;
         }
-        self.is_taken = is_due;
-        let changed = if is_due { take_real_time() } else { take_short_turns(0) };
-        if let Err(error) = changed {
-            tracing::debug!(%error, is_due, "cannot change the priority of a thread");
+        match if is_due { take_real_time() } else { take_short_turns(0) } {
+            Ok(()) => self.is_taken = is_due,
+            Err(error) if !self.has_failed => {
+                self.has_failed = true;
+                tracing::warn!(%error, is_due, "cannot change the priority of a thread");
+            }
+            Err(_) => {}
         }
     }
 

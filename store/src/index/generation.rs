@@ -65,8 +65,8 @@ pub(crate) struct Generation {
     overflow_free: AtomicU64,
     /// Whether a mover has made a chain longer than inserts may make.
     long_chain: AtomicBool,
-    /// The inserts and removals that found the generation too large.
-    underloaded_changes: AtomicU64,
+    /// The removals that found the generation too large.
+    underloaded_removals: AtomicU64,
 }
 
 impl Generation {
@@ -101,7 +101,7 @@ impl Generation {
             overflow_used: AtomicU32::new(0),
             overflow_free: AtomicU64::new(0),
             long_chain: AtomicBool::new(false),
-            underloaded_changes: AtomicU64::new(0),
+            underloaded_removals: AtomicU64::new(0),
         })
     }
 
@@ -273,9 +273,9 @@ impl Generation {
         exchanged.map(drop)
     }
 
-    /// Counts `changes` that found the index too large; returns the sum.
-    pub(crate) fn count_underloaded(&self, changes: u64) -> u64 {
-        self.underloaded_changes.fetch_add(changes, Ordering::Relaxed) + changes
+    /// Counts `removals` that found the index too large; returns the sum.
+    pub(crate) fn count_underloaded(&self, removals: u64) -> u64 {
+        self.underloaded_removals.fetch_add(removals, Ordering::Relaxed) + removals
     }
 
     /// Notes a chain that is longer than inserts may make; called by the mover.

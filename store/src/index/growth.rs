@@ -53,14 +53,14 @@ impl Index {
     }
 
     /// Returns whether the index, or its next generation, has long been so much larger than `objects` need that it
-    /// should shrink. `changes` is the number of inserts and removals that this look, after a removal, stands for.
-    pub(crate) fn is_due_to_shrink(&self, pin: &EpochPin<'_>, objects: u64, changes: u64) -> bool {
+    /// should shrink. `removals` is the number of those since the last look.
+    pub(crate) fn is_due_to_shrink(&self, pin: &EpochPin<'_>, objects: u64, removals: u64) -> bool {
         let Some(current) = self.current(pin) else { return false };
         let generation = current.next(pin).unwrap_or(current);
         let buckets = generation.buckets();
         buckets > SHRINK_BUCKETS_MIN
             && objects.saturating_mul(LOAD_DENOMINATOR * 100) < buckets * LOAD_NUMERATOR * SHRINK_LOAD_PERCENT
-            && generation.count_underloaded(changes) >= buckets / SHRINK_PATIENCE_DIVISOR
+            && generation.count_underloaded(removals) >= buckets / SHRINK_PATIENCE_DIVISOR
     }
 
     /// Creates the next generation, unless there is one; returns whether this call did.

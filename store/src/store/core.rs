@@ -358,12 +358,12 @@ impl Pinned<'_> {
         table.index.start_growth(&self.pin, table.objects() + more, self.core.store.config.huge_pages)
     }
 
-    /// Starts the shrinking of a table's index if it is due after `changes` more changes. Returns whether this call
+    /// Starts the shrinking of a table's index if it is due after so many more removals. Returns whether this call
     /// did.
-    pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
+    pub(crate) fn start_shrinking(&self, table: &Table, removals: u64) -> bool {
         let objects = table.objects();
         table.is_complete()
-            && table.index.is_due_to_shrink(&self.pin, objects, changes)
+            && table.index.is_due_to_shrink(&self.pin, objects, removals)
             && !table.is_retired()
             && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages)
     }

@@ -83,6 +83,38 @@ fn an_index_that_was_made_for_what_is_expected_keeps_its_size_while_it_is_filled
 }
 
 #[test]
+fn an_index_shrinks_and_grows_whatever_the_order_of_inserts_and_removals() {
+    let objects = if cfg!(miri) { 704 } else { 20_000_u64 };
+    let store = store(16 << 20, 64 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let mut next = 0;
+    let mut put = || {
+        put_patiently(&core, &table, &u64::to_le_bytes(next), b"value").expect("there is memory");
+        next += 1;
+    };
+    (0..objects).for_each(|_| put());
+    drain(&core);
+    let full = table.index_bytes();
+    // Every sixteenth change is an insert.
+    for batch in 0..objects / 16 {
+        (15 * batch..15 * batch + 15).for_each(|number| delete(&core, &table, &number.to_le_bytes()));
+        put();
+        core.step();
+    }
+    drain(&core);
+    assert!(table.index_bytes() < full / 2, "{} of {full} bytes are left", table.index_bytes());
+    // Every sixteenth change is a removal.
+    let mut oldest = 15 * (objects / 16);
+    for _ in 0..objects / 12 {
+        (0..15).for_each(|_| put());
+        delete(&core, &table, &oldest.to_le_bytes());
+        oldest += 1;
+    }
+    drain(&core);
+    assert!(table.index_bytes() > full / 2, "it has grown to {} bytes", table.index_bytes());
+}
+
+#[test]
 fn an_index_keeps_its_size_while_about_as_many_come_as_go() {
     let store = store(8 << 20, 64 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));

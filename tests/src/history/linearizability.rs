@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::model::State;
 use super::{Action, Operation, Outcome};
 
-/// Operations that a search for one key places, each some 500 ns and 100 bytes.
+/// Operations that a search for one key places or takes back, each some 500 ns and 100 bytes where some hundred are of the key.
 const PLACED_MAX: usize = 5_000_000;
 
 /// What a check has found.

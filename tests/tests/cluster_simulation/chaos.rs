@@ -82,8 +82,8 @@ impl World {
         self.at(end_us, Event::CutOff(server, false));
     }
 
-    /// Whether one more server may die, or stand still: so many as there are replicas, before all have on their disks what was written
-    /// while all were there again.
+    /// Whether one more server may die, or stand still. As many may as there are replicas; then no more do until all servers are well
+    /// again, and what they had written by then is on their disks.
     fn spare_death(&mut self) -> bool {
         if self.deaths_left == 0 {
             match &self.to_be_stable {

@@ -38,7 +38,8 @@ pub struct Plan {
     pub cut_offs: bool,
     /// Servers are drained, and all of them balanced.
     pub plans: bool,
-    /// Of the table. If it is on disks, servers have each other's logs; if it is written, one thing at a time happens to them.
+    /// Of the table. If it is on disks, servers have each other's logs; if it is written, no more of
+    /// them die or stand still than have each log, before all is on disks again.
     pub durability: Durability,
     /// Longest time between two looks of the log's thread of a server.
     pub step_us: u64,

@@ -21,8 +21,8 @@ use store::{NewestRequests, NumberHash, SegmentEntry, divide_segment};
 use crate::limits::DIVIDED_BYTES_MAX;
 use crate::sync::lock;
 
-/// Room for more than an even share of a segment: a part of all of it.
-const SHARE_SLACK_DIVISOR: usize = 32;
+/// Room for more than an even share of a segment: a part of the share.
+const SHARE_SLACK_DIVISOR: usize = 8;
 
 /// The first bytes of a segment in a replica: the replica's number, and how many.
 pub type ReplicaBytes = (u64, u32);
@@ -100,13 +100,14 @@ impl DividedReader {
         let (mut parts, count) = (Vec::new(), readers.numbers.len());
         let is_sound = read()?.is_some_and(|bytes| {
             // Mostly all have about as much.
-            let share = bytes.len() / count + bytes.len() / SHARE_SLACK_DIVISOR;
-            parts.extend((0..count).map(|_| Vec::with_capacity(share)));
+            let share = bytes.len() / count;
+            parts.extend((0..count).map(|_| Vec::with_capacity(share + share / SHARE_SLACK_DIVISOR)));
             let mut newest = lock(&self.log.newest);
             let places = |entry: &SegmentEntry<'_>| readers.of_entry(entry);
             divide_segment((sequence, &bytes), &mut newest, &mut parts, places).is_ok()
         });
         parts.resize_with(count, Vec::new);
+        parts.iter_mut().for_each(Vec::shrink_to_fit);
         let parts = parts.into_iter().map(|part| is_sound.then_some(part));
         let mut parts: DividedParts = readers.numbers.iter().copied().zip(parts).collect();
         let own = parts.remove(&self.number).flatten();

@@ -9,6 +9,7 @@
 //!
 //! The frames of a forgotten replica stay as they are until they are used again. A start may find it, or its first frames.
 
+mod frames;
 mod placed;
 mod speed;
 #[cfg(test)]
@@ -23,11 +24,11 @@ use std::hash::{BuildHasher, RandomState};
 use cluster::replication::Item;
 use disk::{
     BLOCK_BYTES, Buffer, Disk, DiskError, FRAGMENT_HEADER_BYTES, Fragment, FrameId, REPLICA_HEADER_BYTES,
-    ReplicaHeader, Write,
+    ReplicaHeader,
 };
 
+use self::frames::{SpareFrames, write};
 use crate::durability::each_first_block;
-use crate::limits::SPARE_FRAMES;
 
 /// The log of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,8 +127,7 @@ pub struct ReplicaFile {
     replicas: BTreeMap<(LogId, Item), BTreeMap<u64, Replica>>,
     /// What fills frames to their ends, and is not stable: the frame, the offset, and the bytes from there on.
     filled: Vec<(FrameId, usize, Vec<u8>)>,
-    /// Empty, with room for a frame each.
-    spare: Vec<Vec<u8>>,
+    spare: SpareFrames,
     /// Replicas with something that is not stable.
     unstable: Vec<(LogId, Item, u64)>,
     buffer: Buffer,
@@ -234,6 +234,12 @@ impl ReplicaFile {
         let (replica, mut fragment) = (replica.expect("it was found"), *fragment);
         let tail = replica.tail.as_mut().expect("it grows");
         let mut is_first = fragment.at == 0;
+        let is_full = frame_bytes - tail.filled() <= FRAGMENT_HEADER_BYTES;
+        if tail.is_stable && !replica.frames.is_empty() && !is_full {
+            let mut room = self.spare.take(frame_bytes);
+            room.append(&mut tail.bytes);
+            tail.bytes = room;
+        }
         while !bytes.is_empty() {
             if replica.frames.is_empty() || frame_bytes - tail.filled() <= FRAGMENT_HEADER_BYTES {
                 // One that ends with a block may be stable already.
@@ -254,7 +260,7 @@ impl ReplicaFile {
                 replica.frames.push(frames.next().expect("as many as it takes"));
                 let (head, chain) = header.encode();
                 (tail.from, tail.chain) = (0, chain);
-                tail.bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(frame_bytes));
+                tail.bytes = self.spare.take(frame_bytes);
                 tail.bytes.extend_from_slice(&head);
             }
             if std::mem::take(&mut is_first) {
@@ -300,11 +306,9 @@ impl ReplicaFile {
     /// If the disk fails: nothing becomes stable any more.
     pub fn flush(&mut self) -> Result<(), DiskError> {
         // One after another, so that a frame of a replica is stable before any later one of it.
-        for (frame, from, mut bytes) in std::mem::take(&mut self.filled) {
+        for (frame, from, bytes) in std::mem::take(&mut self.filled) {
             write(&mut *self.disk, &mut self.buffer, vec![(frame, from, &bytes)])?;
-            bytes.clear();
-            self.spare.push(bytes);
-            self.spare.truncate(SPARE_FRAMES);
+            self.spare.keep(bytes);
         }
         let unstable = std::mem::take(&mut self.unstable);
         let replica_of = |(log, item, number): &(LogId, Item, u64)| {
@@ -320,7 +324,10 @@ impl ReplicaFile {
             let Some(replica) = numbered.and_then(|numbered| numbered.get_mut(&number)) else { continue };
             let tail = replica.tail.as_mut().expect("it grows");
             let stable = tail.bytes.len() / BLOCK_BYTES * BLOCK_BYTES;
-            tail.bytes.drain(..stable);
+            // What waits for more is less than a block: it takes no frame of memory.
+            let rest = tail.bytes[stable..].to_vec();
+            let room = std::mem::replace(&mut tail.bytes, rest);
+            self.spare.keep(room);
             (tail.from, tail.is_stable) = (tail.from + stable, true);
             if item == Item::Digest && replica.bytes == 0 {
                 let earlier = (replica.newest - replica.first) as usize;
@@ -448,38 +455,6 @@ impl ReplicaFile {
     pub fn disk(&self) -> Result<Box<dyn Disk>, DiskError> {
         self.disk.another()
     }
-}
-
-/// Writes pieces of frames, as many at once as the buffer takes.
-fn write(
-    disk: &mut dyn Disk,
-    buffer: &mut Buffer,
-    pieces: Vec<(FrameId, usize, &[u8])>,
-) -> Result<(), DiskError> {
-    let (mut places, mut used) = (Vec::new(), 0);
-    for (frame, from, bytes) in pieces {
-        let blocks = bytes.len().next_multiple_of(BLOCK_BYTES);
-        if used + blocks > buffer.len() {
-            write_places(disk, &places, buffer)?;
-            (places, used) = (Vec::new(), 0);
-        }
-        let target = &mut buffer[used..used + blocks];
-        target[..bytes.len()].copy_from_slice(bytes);
-        target[bytes.len()..].fill(0);
-        places.push((frame, from, used..used + blocks));
-        used += blocks;
-    }
-    write_places(disk, &places, buffer)
-}
-
-fn write_places(
-    disk: &mut dyn Disk,
-    places: &[(FrameId, usize, std::ops::Range<usize>)],
-    buffer: &Buffer,
-) -> Result<(), DiskError> {
-    let writes: Vec<_> =
-        places.iter().map(|(frame, from, bytes)| Write::of(*frame, *from, &buffer[bytes.clone()])).collect();
-    if writes.is_empty() { Ok(()) } else { disk.write(&writes) }
 }
 
 /// Returns how many more frames so many bytes take behind one with this room.

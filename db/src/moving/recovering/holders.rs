@@ -279,7 +279,8 @@ impl AskedBackup {
             FromHolder::Damaged => return Some(None),
             _ => return None,
         };
-        let mut part = Vec::with_capacity(bytes);
+        // No segment has more, whatever is said.
+        let mut part = Vec::with_capacity(bytes.min(store::SEGMENT_BYTES_MAX));
         while part.len() < bytes {
             match self.next()? {
                 FromHolder::Bytes(more) if more.is_empty() || part.len() + more.len() > bytes => return None,
