@@ -9,7 +9,6 @@ use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
 
 use super::log::REPLICAS;
-use super::starting::AWAY_US_MAX;
 use super::{Event, Place, World, server_address};
 use crate::memory_records::Fault;
 use crate::node::TENANT;
@@ -260,7 +259,7 @@ impl World {
         }
         match self.metadata.member_start(server, server_address(server), self.plan.durability.is_on_disk()) {
             Ok(run) => self.boot(run),
-            Err(_) => self.within(AWAY_US_MAX, Event::Return(server)),
+            Err(_) => self.within(self.plan.away_us, Event::Return(server)),
         }
     }
 

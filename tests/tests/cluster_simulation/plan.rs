@@ -41,6 +41,8 @@ pub struct Plan {
     /// Of the table. If it is on disks, servers have each other's logs; if it is written, no more of
     /// them die or stand still than have each log, before all is on disks again.
     pub durability: Durability,
+    /// Longest time until a server that died comes back.
+    pub away_us: u64,
     /// Longest time between two looks of the log's thread of a server.
     pub step_us: u64,
     /// Operators move tablets.

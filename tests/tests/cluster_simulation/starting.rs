@@ -16,9 +16,6 @@ use crate::node::Node;
 
 /// Longest time until a start tries again.
 const AGAIN_US: u64 = 60_000;
-/// Longest time until a server that died comes back.
-pub const AWAY_US_MAX: u64 = 1_500_000;
-
 /// When a lease ends, in microseconds of the time by which leases are counted.
 fn end_us(held: HeldLease) -> u64 {
     held.until.ns_since(Moment::after_boot(Duration::ZERO)) / 1000
@@ -78,7 +75,7 @@ impl World {
             // It is started again later.
             Err(NotOpened::Records) => {
                 place.is_refusing = true;
-                self.within(AWAY_US_MAX, Event::Return(run.server));
+                self.within(self.plan.away_us, Event::Return(run.server));
             }
         }
     }
@@ -152,7 +149,7 @@ impl World {
             durable.disks.restart();
         }
         // It may return before others have taken it for gone, or after.
-        self.within(AWAY_US_MAX, Event::Return(run.server));
+        self.within(self.plan.away_us, Event::Return(run.server));
     }
 }
 
