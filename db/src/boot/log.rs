@@ -58,7 +58,7 @@ pub(super) struct OpenedLog {
 }
 
 /// What the log is replayed into: the store, the tenants' accounts, what is known of clients, the parts that are made.
-type Parts<'p> = (&'p Arc<Store>, &'p Accounts, &'p Arc<Completions>, &'p mut PartsMade);
+type ReplayInto<'p> = (&'p Arc<Store>, &'p Accounts, &'p Arc<Completions>, &'p mut PartsMade);
 
 /// Opens the replicas of other servers' logs, which these may have from then on, and the own log as [`open_log`].
 ///
@@ -66,7 +66,7 @@ type Parts<'p> = (&'p Arc<Store>, &'p Accounts, &'p Arc<Completions>, &'p mut Pa
 /// As [`open_log`], or if the replicas cannot be read.
 pub(super) fn open(
     config: &Config,
-    parts: Parts<'_>,
+    into: ReplayInto<'_>,
     (metadata, run): (&Metadata, Option<ServerRun>),
     (clock, siblings, gate): (&mut Clock, &Arc<SiblingWorkers>, &Gate),
 ) -> Result<OpenedLog, BootError> {
@@ -75,7 +75,7 @@ pub(super) fn open(
         let secret = ClusterSecret(metadata.cluster_secret().map_err(|error| cannot_open(&error))?);
         gate.give(KeptReplicas { own: run.server, secret, backup: backup.handle() });
     }
-    match open_log(config, parts, (metadata, run), (clock, siblings, gate)) {
+    match open_log(config, into, (metadata, run), (clock, siblings, gate)) {
         Ok(opened) => Ok(OpenedLog { backup, ..opened }),
         Err(error) => {
             backup.into_iter().for_each(|backup| _ = backup.stop().join());
@@ -92,7 +92,7 @@ pub(super) fn open(
 /// If the log cannot be read, or the server has none but the directory has; or the metadata fails.
 fn open_log(
     config: &Config,
-    (store, accounts, completions, parts_made): Parts<'_>,
+    (store, accounts, completions, parts_made): ReplayInto<'_>,
     (metadata, run): (&Metadata, Option<ServerRun>),
     (clock, siblings, gate): (&mut Clock, &Arc<SiblingWorkers>, &Gate),
 ) -> Result<OpenedLog, BootError> {

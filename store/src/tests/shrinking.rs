@@ -104,11 +104,10 @@ fn an_index_shrinks_and_grows_whatever_the_order_of_inserts_and_removals() {
     drain(&core);
     assert!(table.index_bytes() < full / 2, "{} of {full} bytes are left", table.index_bytes());
     // Every sixteenth change is a removal.
-    let mut oldest = 15 * (objects / 16);
-    for _ in 0..objects / 12 {
+    let oldest = 15 * (objects / 16);
+    for number in oldest..oldest + objects / 12 {
         (0..15).for_each(|_| put());
-        delete(&core, &table, &oldest.to_le_bytes());
-        oldest += 1;
+        delete(&core, &table, &number.to_le_bytes());
     }
     drain(&core);
     assert!(table.index_bytes() > full / 2, "it has grown to {} bytes", table.index_bytes());

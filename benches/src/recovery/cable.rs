@@ -12,12 +12,12 @@ const VICTIM: &str = "10.97.0.2";
 const CLEAR: &str = "ip netns pids $1 2>/dev/null | xargs -r kill -9; ip link del ${1}a 2>/dev/null; ip netns del $1 2>/dev/null";
 
 /// The namespace, until it is dropped.
-pub(super) struct Apart {
+pub(super) struct Cable {
     namespace: String,
     _keeper: Keeper,
 }
 
-impl Apart {
+impl Cable {
     /// Makes it. Needs the rights of an administrator.
     pub(super) fn make() -> Result<Self, String> {
         let namespace = format!("spl-{}", std::process::id());
