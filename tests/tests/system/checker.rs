@@ -76,7 +76,7 @@ fn histories_of_a_correct_store_are_linearizable() {
 fn a_key_with_many_lost_answers_is_judged() {
     let mut random = rng();
     let mut fine = 0;
-    let rounds = rounds(40, 1_000);
+    let rounds = rounds(12, 1_000);
     for round in 0..rounds {
         let mut newest = 0;
         let distinct = |_: &mut _| {
