@@ -10,9 +10,9 @@
 //! includes that what is recovered is on the disks of its new owners, and of their backups. Ousterhout et al., TOCS'15, §7
 //! and §11.
 
-mod cable;
 mod cluster;
 mod model;
+mod namespace;
 mod play;
 
 use std::path::PathBuf;

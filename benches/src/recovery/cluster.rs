@@ -4,7 +4,7 @@ use std::process::Command;
 
 use client::{Client, ClientConfig, MigrationMode, Transport};
 
-use super::cable::{self, Cable};
+use super::namespace::{self, Namespace};
 use super::{Death, RecoverySettings};
 use crate::etcd;
 use crate::fleet::{self, Fleet};
@@ -33,7 +33,7 @@ pub(super) struct RecoveryCluster {
     victim: OurServer,
     victim_number: u32,
     _etcd: Process,
-    cable: Option<Cable>,
+    namespace: Option<Namespace>,
     _folder: Folder,
     /// How to open sessions with `kept`, and with `lost`, at a survivor.
     pub(super) kept: Access,
@@ -44,8 +44,8 @@ impl RecoveryCluster {
     /// Starts all, and loads both tables.
     pub(super) fn start(settings: &RecoverySettings, death: Death) -> Result<Self, String> {
         let folder = Folder::make("recovery")?;
-        let cable = (death == Death::Drop).then(Cable::make).transpose()?;
-        let host = if cable.is_some() { cable::OTHERS } else { LOOPBACK };
+        let namespace = (death == Death::Drop).then(Namespace::make).transpose()?;
+        let host = if namespace.is_some() { namespace::OTHERS } else { LOOPBACK };
         let (etcd, address) = etcd::start(&settings.etcd, host, &folder)?;
         let metadata = format!("etcd://{address}/bench");
         let listen = format!("{host}:0");
@@ -57,8 +57,8 @@ impl RecoveryCluster {
         [&kept, &lost].into_iter().try_for_each(|access| fleet::table(access).map(drop))?;
         let others = NAMES[1..settings.survivors].iter().map(|name| start(name));
         let others = others.collect::<Result<Vec<_>, _>>()?;
-        let (within, own) = match &cable {
-            Some(cable) => (cable.within(), Cable::listen()),
+        let (within, own) = match &namespace {
+            Some(namespace) => (namespace.within(), Namespace::listen()),
             None => (Vec::new(), listen.clone()),
         };
         let name = NAMES[settings.survivors];
@@ -69,7 +69,7 @@ impl RecoveryCluster {
         let to_victim = (victim_number, MigrationMode::PreCopy);
         move_hashes(&mut survivors[0].admin()?, &format!("{TENANT}/lost"), whole, to_victim)?;
         let mut cluster =
-            Self { survivors, victim, victim_number, _etcd: etcd, cable, _folder: folder, kept, lost };
+            Self { survivors, victim, victim_number, _etcd: etcd, namespace, _folder: folder, kept, lost };
         cluster.await_replicas(settings.replicas as u64)?;
         cluster.load(settings)?;
         Ok(cluster)
@@ -113,7 +113,7 @@ impl RecoveryCluster {
         let signal = match death {
             Death::Kill => "-KILL",
             Death::Stop => "-STOP",
-            Death::Drop => return self.cable.as_ref().map_or(Ok(()), Cable::cut),
+            Death::Drop => return self.namespace.as_ref().map_or(Ok(()), Namespace::cut),
         };
         let killed = Command::new("kill").args([signal, &self.victim.id().to_string()]).status();
         match killed {

@@ -11,9 +11,7 @@ use crate::durability::replicas::backup_thread::BackupHandle;
 use crate::durability::replicas::divided::{DividedReader, ReplicaBytes};
 use crate::durability::replicas::file::{LogId, PlacedReplica};
 use crate::durability::replicas::receiver::HeldLog;
-use crate::limits::{
-    FRAMES_PER_SEGMENT, HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS,
-};
+use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS};
 use crate::process::{self, BulkWork};
 
 /// The reason why a stream ends.
@@ -165,7 +163,7 @@ fn bytes_of(
 ) -> Result<Option<Vec<u8>>, DiskError> {
     let bytes = bytes as usize;
     // No segment has more, whatever is asked for.
-    let mut content = Vec::with_capacity(bytes.min(FRAMES_PER_SEGMENT * buffer.len()));
+    let mut content = Vec::with_capacity(bytes.min(store::SEGMENT_BYTES_MAX));
     each_fragment(held, buffer, number, |_, part| {
         content.extend_from_slice(&part[..part.len().min(bytes - content.len())]);
     })?;

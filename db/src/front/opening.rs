@@ -228,7 +228,13 @@ pub(super) fn early_purpose(
     let record = proof_of(stream)?;
     let (header, body) = RecordHeader::split(&record).ok()?;
     match challenge.proven(&replicas.secret, header.code, body) {
-        Ok(purpose) => place.take(Holder::Operator).ok().map(|()| purpose),
+        Ok(purpose) => match place.take(Holder::Operator) {
+            Ok(()) => Some(purpose),
+            Err(refused) => {
+                answer(stream, Refusal::from(refused).status);
+                None
+            }
+        },
         Err(status) => {
             tracing::warn!(server = opener, status = status.name(), "refused another server's stream");
             answer(stream, status);

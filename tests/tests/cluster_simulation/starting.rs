@@ -1,12 +1,12 @@
 //! How servers of the simulated cluster that have a log start, and how they die.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cluster::metadata::{MetadataError, ServerRow, ServerRun};
 use cluster::moment::Moment;
 use cluster::records::HeldLease;
 use db::durability::replicas::file::LogId;
-use std::time::Duration;
 
 use super::following::map_now;
 use super::log::{Disks, Durable, NotOpened, Opened, host_of};
@@ -16,6 +16,7 @@ use crate::node::Node;
 
 /// Longest time until a start tries again.
 const AGAIN_US: u64 = 60_000;
+
 /// When a lease ends, in microseconds of the time by which leases are counted.
 fn end_us(held: HeldLease) -> u64 {
     held.until.ns_since(Moment::after_boot(Duration::ZERO)) / 1000

@@ -1,23 +1,23 @@
-//! The victim's machine as far as the network goes: a namespace with one cable to the other servers, which can be cut, so that
-//! packets in either direction are lost and no other server is told.
+//! The victim's network namespace, with a pair of virtual interfaces to the other servers, which can be cut, so that packets in
+//! either direction are lost and no other server is told.
 
 use std::process::Command;
 
 use crate::process::Keeper;
 
-/// The addresses of the two ends of the cable: that of the others, and the victim's.
+/// The addresses of the two interfaces: that of the others, and the victim's.
 pub(super) const OTHERS: &str = "10.97.0.1";
 const VICTIM: &str = "10.97.0.2";
 /// Takes all away, whether the bench was killed or has ended.
 const CLEAR: &str = "ip netns pids $1 2>/dev/null | xargs -r kill -9; ip link del ${1}a 2>/dev/null; ip netns del $1 2>/dev/null";
 
 /// The namespace, until it is dropped.
-pub(super) struct Cable {
+pub(super) struct Namespace {
     namespace: String,
     _keeper: Keeper,
 }
 
-impl Cable {
+impl Namespace {
     /// Makes it. Needs the rights of an administrator.
     pub(super) fn make() -> Result<Self, String> {
         let namespace = format!("spl-{}", std::process::id());
@@ -32,7 +32,7 @@ impl Cable {
         ip(&["-n", &namespace, "link", "set", &far, "up"])?;
         // Nobody has to ask who has the other address: behind a switch that goes on, nobody learns that it is gone.
         let own = ip(&["-n", &namespace, "-br", "link", "show", "dev", &far])?;
-        let hardware = own.split_whitespace().nth(2).ok_or("a cable without an address")?;
+        let hardware = own.split_whitespace().nth(2).ok_or("an interface without an address")?;
         ip(&["neigh", "replace", VICTIM, "lladdr", hardware, "dev", &near, "nud", "permanent"])?;
         Ok(Self { namespace, _keeper: keeper })
     }
@@ -61,5 +61,5 @@ fn ip(words: &[&str]) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(format!("ip {}: {why}; a cable that is cut needs an administrator", words.join(" ")))
+    Err(format!("ip {}: {why}; a network namespace needs an administrator", words.join(" ")))
 }
