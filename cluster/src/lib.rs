@@ -3,6 +3,7 @@
 //! ```text
 //!   coordinator   plans: which tablet moves next          registration   a server's lease
 //!   migration     of a tablet, at source and target       presence       which servers are gone
+//!   promises      of others not to find one gone
 //!   remote        reads at other servers                  peer           who belongs to the cluster
 //!   replication   of a log to backups              shares    of limits that hold over the cluster
 //!   metadata      the rules: tenants, tables, extensions, tablets, migrations, plans
@@ -24,6 +25,7 @@ pub mod migration;
 pub mod moment;
 pub mod peer;
 pub mod presence;
+pub mod promises;
 pub mod records;
 pub mod registration;
 pub mod remote;

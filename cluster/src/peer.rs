@@ -39,6 +39,8 @@ pub enum Purpose {
     Replicas,
     /// The log of the server with this number, which the opener recovers; the asked server is one of its backups.
     Recovery(u32),
+    /// Promises of the asked server not to find the opener gone.
+    Promises,
 }
 
 /// The reason why an opener does not prove itself to the server that it asked.
@@ -94,6 +96,7 @@ impl Opening {
             Purpose::Reads => (2, 0),
             Purpose::Replicas => (3, 0),
             Purpose::Recovery(server) => (4, server.into()),
+            Purpose::Promises => (5, 0),
         };
         let mut proving = secret.prove(Prover::Opener, &exchange).to_vec();
         proving.push(kind);
@@ -155,6 +158,7 @@ impl Challenge {
             (1, Some(number)) => Ok(Purpose::Migration(u64::from_le_bytes(*number))),
             (2, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Reads),
             (3, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Replicas),
+            (5, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Promises),
             (4, Some(number)) => {
                 let server = u32::try_from(u64::from_le_bytes(*number)).map_err(|_| Status::Malformed)?;
                 Ok(Purpose::Recovery(server))

@@ -59,6 +59,7 @@ pub fn start(
     thread::Builder::new().name("backups".to_owned()).spawn(move || {
         let Some(waker) = control.log.as_ref().map(|log| log.waker.clone()) else { return };
         let record = log.row.record();
+        control.ownership_guard.set_backups(servers_of(&record));
         let (links, opening, gone) = Default::default();
         let (lease, opened) = ((None, Instant::now()), channel());
         let mut finding = Finding { control, log, waker, record, links, opening, opened, gone, lease };
@@ -194,11 +195,13 @@ impl Finding {
             }
             thread::sleep(Duration::from_millis(BACKUPS_STEP_MS));
         }
+        self.control.ownership_guard.set_backups(&servers_of(&self.record) | &servers_of(record));
         loop {
             match self.control.metadata.replicas_record(server, start, record) {
                 Ok(Some(record)) => {
                     self.gone.retain(|id| record.backups.contains(id));
                     self.record = record;
+                    self.control.ownership_guard.set_backups(servers_of(&self.record));
                     self.tell(ReplicaEvent::Recorded(self.record.clone()));
                     return true;
                 }
@@ -304,6 +307,10 @@ impl Finding {
             let _ = failed.send((run, host, Err(NotOpened::Other)));
         }
     }
+}
+
+fn servers_of(record: &ReplicasRecord) -> BTreeSet<u32> {
+    record.backups.iter().map(|id| id.server).collect()
 }
 
 /// Opens a stream to a backup, and asks what it has.

@@ -49,6 +49,7 @@ use crate::control_plane::home_balancer::HomeBalancer;
 use crate::control_plane::lease_cache::LeaseCache;
 use crate::control_plane::migrations::Migrations;
 use crate::control_plane::ownership_guard::OwnershipGuard;
+use crate::control_plane::promises;
 use crate::control_plane::recovered_replies::RecoveredReplies;
 use crate::control_plane::streams::Streams;
 use crate::durability::log_thread::LogThread;
@@ -246,6 +247,8 @@ impl Server {
             self.control_threads.push(following.map_err(no_thread)?);
             let coordinating = coordination::start(&self.control, &self.entrance.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
+            let asking = promises::start(&self.control, &self.entrance.stopping, run);
+            self.control_threads.push(asking.map_err(no_thread)?);
             let sharing = shares::share(&self.control, &self.entrance.stopping);
             let sharing = sharing.map_err(no_thread)?;
             self.control.limit_sharing.get_or_init(|| sharing.thread().clone());

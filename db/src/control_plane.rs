@@ -7,7 +7,7 @@
 //!
 //! Its parts: [`acts`] for the audit log, [`archives`] that are read, [`grant`]s to other tenants, the [`home_balancer`], the
 //! [`lease_cache`] that replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables,
-//! [`recovered_replies`] of other servers, [`resumption`] of sessions after a restart, [`streams`]' permits.
+//! [`promises`] of other servers, [`recovered_replies`] of other servers, [`resumption`] of sessions after a restart, [`streams`]' permits.
 
 pub mod acts;
 pub mod archives;
@@ -18,6 +18,7 @@ pub mod listener_status;
 pub mod migrations;
 pub mod ownership;
 pub mod ownership_guard;
+pub mod promises;
 pub mod recovered_replies;
 mod refusal;
 pub mod resumption;

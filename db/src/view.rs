@@ -24,7 +24,8 @@
 //! workers have left. Normally it makes them leave when the lease ends. If it cannot, because the whole server stood
 //! still, the fence passes: workers execute nothing until all such guards are dropped. A new lease does not move the
 //! fence of guards of an earlier one: another server may own by now what was served under that. A server without
-//! guards, or outside a cluster, has no fence.
+//! guards, or outside a cluster, has no fence. While etcd does not answer, promises of all other servers move the fence
+//! ([`crate::control_plane::promises`]).
 
 pub mod catalog;
 pub mod change;
@@ -186,8 +187,26 @@ impl Fence {
         if before != Some(lease) {
             state.leases.retain(|_, (guards, _)| *guards > 0);
         }
-        state.leases.entry(lease).or_default().1 = until_us.saturating_add(FENCE_AFTER_MS * 1_000);
+        let fence_us = &mut state.leases.entry(lease).or_default().1;
+        *fence_us = (*fence_us).max(until_us.saturating_add(FENCE_AFTER_MS * 1_000));
         self.move_to(&state);
+    }
+
+    /// Lets what is guarded be served until this time too, since no other server takes it over before: under each lease whose fence
+    /// has not passed. Under others it may have.
+    pub fn extend(&self, now_us: u64, until_us: u64) {
+        let mut state = self.state();
+        for (_, fence_us) in state.leases.values_mut().filter(|(_, fence_us)| now_us < *fence_us) {
+            *fence_us = until_us.max(*fence_us);
+        }
+        self.move_to(&state);
+    }
+
+    /// Returns microseconds until nothing may be executed any more; `None` if there is no fence.
+    #[must_use]
+    pub fn left_us(&self, now_us: u64) -> Option<u64> {
+        let until_us = self.until_us.load(Ordering::Relaxed);
+        (until_us != NEVER_US).then(|| until_us.saturating_sub(now_us))
     }
 
     /// Returns a guard of a lease. If the lease is not held and has no guards yet, the guard lets nothing be served.
@@ -261,6 +280,30 @@ mod tests {
         assert!(!fence.is_passed(8_999 + AFTER_US) && fence.is_passed(9_000 + AFTER_US));
         drop(second);
         assert!(!fence.is_passed(u64::MAX - 1));
+    }
+
+    #[test]
+    fn promises_move_fences_that_have_not_passed_and_a_renewal_moves_none_back() {
+        let fence = Arc::new(Fence::default());
+        fence.hold(LeaseId(1), 1_000);
+        let first = fence.guard(LeaseId(1));
+        let until_us = 1_000 + AFTER_US;
+        assert_eq!(fence.left_us(1_000), Some(AFTER_US));
+        fence.extend(until_us - 1, until_us + 7);
+        fence.extend(until_us, until_us - 7);
+        fence.hold(LeaseId(1), 1_000);
+        assert!(!fence.is_passed(until_us + 6) && fence.is_passed(until_us + 7));
+        // Another lease, under which nothing is verified yet.
+        fence.hold(LeaseId(2), until_us);
+        fence.extend(until_us + 6, until_us + 50);
+        assert!(!fence.is_passed(until_us + 49) && fence.is_passed(until_us + 50));
+        fence.extend(until_us + 50, until_us + 99);
+        assert!(fence.is_passed(until_us + 50), "others may have taken over since");
+        let second = fence.guard(LeaseId(2));
+        drop(first);
+        assert!(!fence.is_passed(until_us + AFTER_US - 1), "under that it has not passed");
+        drop(second);
+        assert_eq!(fence.left_us(0), None);
     }
 
     #[test]

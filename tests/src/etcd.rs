@@ -61,6 +61,11 @@ impl Etcd {
         format!("etcd://127.0.0.1:{}/test", self.port)
     }
 
+    /// The port that its clients connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Lets it stand still, connections and all, or go on.
     pub fn pause(&self, pauses: bool) {
         stopping::pause(&self.child, pauses);

@@ -14,6 +14,7 @@ pub mod history;
 pub mod package;
 pub mod patience;
 pub mod raw;
+pub mod relay;
 pub mod server;
 #[path = "../../db/tests/support/stopping.rs"]
 pub mod stopping;

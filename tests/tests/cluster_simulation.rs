@@ -279,7 +279,7 @@ fn returning(seed: u64) -> Plan {
 /// served again.
 fn noticed(seeds: u64, fault: Fault) -> Option<u64> {
     let plan = match fault {
-        Fault::ServesWithoutALease | Fault::TakesFromTheRecovered => cut_off,
+        Fault::ServesWithoutALease | Fault::KeepsNoPromise | Fault::TakesFromTheRecovered => cut_off,
         Fault::FinishesBeforeItsBackups => moving,
         Fault::StartsWithoutItsBackups | Fault::BelievesThoseThatForgot => returning,
         _ => harsh,
@@ -299,6 +299,7 @@ fn what_servers_with_logs_do_wrong_is_noticed() {
         Fault::ForgetsEnds,
         Fault::AcknowledgesBeforeItFlushes,
         Fault::ServesWithoutALease,
+        Fault::KeepsNoPromise,
         Fault::TakesFromTheRecovered,
         Fault::AsksTooFewBackups,
         Fault::OwnsBeforeItsBackups,

@@ -89,7 +89,9 @@ pub(super) fn adopt(control: &Control, server: u32, gives_up_replicas: bool) -> 
         let text = "this server is not registered at the moment: ask another server, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }
-    let is_present = control.lease_cache.there().iter().any(|run| run.server == server);
+    let there = control.lease_cache.there();
+    // If not even this one is there, it has not looked yet.
+    let is_present = there.is_empty() || there.iter().any(|run| run.server == server);
     let adopted = match is_present {
         true => Err(TabletError::IsThere(server).into()),
         false => {

@@ -1,10 +1,11 @@
 //! Cached cluster metadata, used while the metadata does not answer: the tenants as last seen, so that sessions can be
-//! opened while the server's lease is held.
+//! opened while the server's lease is held, or all others promise not to find it gone.
 //!
-//! A secret that another server rotated meanwhile opens sessions here until the lease expires: three seconds at most,
-//! and only while this server cannot reach the metadata and the other one can.
+//! A secret that another server rotated meanwhile opens sessions here until the lease expires or the promises end: some four seconds
+//! at most, and only while this server cannot reach the metadata and the other one can.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,32 @@ struct LeaseState {
     /// The server's number and start.
     run: Option<ServerRun>,
     held: Option<HeldLease>,
+    /// The time before which all others have promised not to find this server gone.
+    promised: Option<Moment>,
     tenants: BTreeMap<String, TenantRow>,
     presence: Presence,
+    /// The time at which the check of the registrations began that has not ended yet.
+    looking_since: Option<Instant>,
+    /// The address of each server, and whether it was not gone at the last check.
+    addresses: BTreeMap<u32, (SocketAddr, bool)>,
+}
+
+impl LeaseState {
+    /// Notes where servers are, after a check of the registrations. Who is gone is there again when it is registered.
+    fn note_addresses(&mut self, members: &[MemberRow], registered: &BTreeSet<u32>) {
+        let now = Instant::now();
+        let address = |row: &MemberRow| {
+            let server = row.run.server;
+            let was_there = self.addresses.get(&server).is_some_and(|(_, was_there)| *was_there);
+            let is_there = registered.contains(&server) || was_there && !self.presence.is_gone(row.run, now);
+            (server, (row.tcp, is_there))
+        };
+        self.addresses = members.iter().map(address).collect();
+    }
+
+    fn may_serve(&self, now: Moment) -> bool {
+        self.held.is_some_and(|held| now < held.until) || self.promised.is_some_and(|until| now < until)
+    }
 }
 
 impl LeaseCache {
@@ -58,26 +83,51 @@ impl LeaseCache {
     /// If the metadata does not answer.
     pub fn look(&self, metadata: &Metadata) -> Result<(), MetadataError> {
         let begun = Instant::now();
+        self.state().looking_since = Some(begun);
         let seen = metadata.members().and_then(|members| Ok((members, metadata.servers()?)));
         let mut state = self.state();
+        state.looking_since = None;
         match seen {
             Ok((members, registered)) => {
                 // What does not answer for so long keeps others from registering.
                 if begun.elapsed() > Duration::from_millis(PRESENCE_LOOK_MS_MAX) {
-                    state.presence.lose_sight();
+                    state.presence.lose_sight(Instant::now());
                 }
                 let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
-                let registered = registered.iter().map(|row| row.id).collect();
+                let registered: BTreeSet<u32> = registered.iter().map(|row| row.id).collect();
                 let has_ended = |row: &&MemberRow| row.ended == row.run.start;
                 state.presence.note_ended(members.iter().filter(has_ended).map(|row| row.run).collect());
                 state.presence.see(&runs, &registered, Instant::now());
+                state.note_addresses(&members, &registered);
                 Ok(())
             }
             Err(error) => {
-                state.presence.lose_sight();
+                state.presence.lose_sight(Instant::now());
                 Err(error)
             }
         }
+    }
+
+    /// Returns for how long from now on this server will not find another one gone: see [`Presence::not_gone_for`].
+    #[must_use]
+    pub fn not_gone_for(&self, run: ServerRun) -> Duration {
+        let state = self.state();
+        let soon = Duration::from_millis(PRESENCE_LOOK_MS_MAX);
+        let is_in_sight = state.looking_since.is_none_or(|since| since.elapsed() <= soon);
+        state.presence.not_gone_for(run, is_in_sight, Instant::now())
+    }
+
+    /// Returns the addresses of all servers but one, each with whether it was not gone when that was last checked.
+    #[must_use]
+    pub fn others(&self, own: u32) -> BTreeMap<u32, (SocketAddr, bool)> {
+        let mut others = self.state().addresses.clone();
+        others.remove(&own);
+        others
+    }
+
+    /// Notes that all others have promised not to find this server gone before this time.
+    pub fn promise_until(&self, until: Moment) {
+        self.state().promised = Some(until);
     }
 
     /// Returns true if a server is gone for good: see [`Presence`].
@@ -111,11 +161,11 @@ impl LeaseCache {
         self.lease(now).is_some()
     }
 
-    /// Returns the tenant of this name, if it exists, while the lease is held; `None` while it is not.
+    /// Returns the tenant of this name, if it exists, while the lease is held, or all others have promised; `None` else.
     #[must_use]
     pub fn tenant(&self, name: &str, now: Moment) -> Option<Option<TenantRow>> {
         let state = self.state();
-        state.held.filter(|held| now < held.until)?;
+        state.may_serve(now).then_some(())?;
         Some(state.tenants.get(name).cloned())
     }
 
@@ -162,5 +212,9 @@ mod tests {
         assert_eq!(lease_cache.tenant("bob", now), Some(None));
         lease_cache.hold(None);
         assert_eq!(lease_cache.tenant("ann", now), None);
+        lease_cache.promise_until(now + Duration::from_secs(1));
+        assert_eq!(lease_cache.tenant("bob", now), Some(None), "the others have promised");
+        assert_eq!(lease_cache.tenant("bob", now + Duration::from_secs(1)), None);
+        assert!(!lease_cache.is_held(now));
     }
 }

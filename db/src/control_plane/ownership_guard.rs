@@ -3,10 +3,11 @@
 //!
 //! ```text
 //!   all metadata is read while a lease is held ──► verified ──► guarded, from the first record on that promises replicas
-//!   the lease ends ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
+//!   the lease ends, and no promises ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
 //! ```
 //! Also how a server leaves what it owns, at a stop or after a failure of its disk.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +34,8 @@ struct GuardState {
     verified: Option<LeaseId>,
     is_wanted: bool,
     guard: Option<Guard>,
+    /// The servers whose replicas may count.
+    backups: BTreeSet<u32>,
 }
 
 impl OwnershipGuard {
@@ -54,6 +57,17 @@ impl OwnershipGuard {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         lock(&self.state).is_wanted
+    }
+
+    /// Sets the servers whose replicas may count: all that are in the record of the replicas, or may be by now.
+    pub fn set_backups(&self, backups: BTreeSet<u32>) {
+        lock(&self.state).backups = backups;
+    }
+
+    /// Returns the servers whose replicas may count.
+    #[must_use]
+    pub fn backups(&self) -> BTreeSet<u32> {
+        lock(&self.state).backups.clone()
     }
 
     /// Guards what the server owns by the lease that is held, from now on; returns false if the metadata was not read yet under
@@ -104,7 +118,7 @@ impl Control {
     /// Returns whether others may have recovered what this server owns, as far as it knows: then it answers nothing.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
-        self.ownership_guard.is_wanted() && !self.lease_cache.is_held(Moment::now())
+        self.fence.is_passed(self.clock.now_us())
     }
 
     /// Returns whether a file of metadata has failed: nobody knows what the next start will find there.

@@ -20,6 +20,7 @@ use super::gate::KeptReplicas;
 use crate::administration::Role;
 use crate::backups::holder;
 use crate::control_plane::migrations::Migrations;
+use crate::control_plane::promises;
 use crate::control_plane::streams::{ConnectionPermit, Holder, NoPlace};
 use crate::control_plane::{Control, KnownTenant, Refusal};
 use crate::durability::replicas::backup_thread::BackupHandle;
@@ -272,6 +273,10 @@ pub(super) fn serve_purpose(control: &Control, mut stream: Stream, opener: u32, 
             };
             answer(&mut stream, Status::Ok);
             backup.serve(opener, stream);
+        }
+        Purpose::Promises => {
+            answer(&mut stream, Status::Ok);
+            promises::serve(control, stream, opener);
         }
         Purpose::Recovery(server) => {
             let Some(backup) = &control.host.backup else { return answer(&mut stream, Status::Unavailable) };

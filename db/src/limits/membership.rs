@@ -2,7 +2,8 @@
 
 use cluster::limits::{
     GONE_AFTER_MS, GONE_IN_SIGHT_MS, GRANTS_SWEPT_AT_ONCE, LOG_PARTS_CHANGED_AT_ONCE, PRESENCE_LOOK_MS_MAX,
-    REGISTRATION_TTL_MS, REMOTE_BATCH_BYTES, REMOTE_BATCH_READS, REMOTE_READ_US_MAX, TABLETS_CHANGED_AT_ONCE,
+    PROMISE_MS_MAX, REGISTRATION_TTL_MS, REMOTE_BATCH_BYTES, REMOTE_BATCH_READS, REMOTE_READ_US_MAX,
+    TABLETS_CHANGED_AT_ONCE,
 };
 
 use super::{ARENA_BYTES, INVOCATION_WALL_US_MAX};
@@ -22,6 +23,23 @@ pub const REGISTRATION_KEEP_MS: u64 = 750;
 /// Time after the end of the lease for which workers serve hashes that others may come to own, in milliseconds: they
 /// are made to leave in less. The rest of [`GONE_IN_SIGHT_MS`] covers a slow clock and a batch being served.
 pub const FENCE_AFTER_MS: u64 = 500;
+
+/// Time before its fence at which a server begins to ask the others for promises, in milliseconds: half a lease, and what the fence is
+/// behind it.
+pub const PROMISES_BEFORE_MS: u64 = 2_000;
+
+/// Interval at which it asks, in milliseconds.
+pub const PROMISES_LOOK_MS: u64 = 250;
+
+/// Time to answer such a question, in milliseconds.
+pub const PROMISE_ANSWER_MS: u64 = 500;
+
+/// Bytes of such a question, and of its answer.
+pub const PROMISE_RECORD_BYTES: usize = 4;
+
+/// Time since somebody last wanted to recover a server's log in which nothing is promised to that server, in milliseconds: who
+/// recovers it asks again after half a second.
+pub const RECOVERY_WANTED_MS: u64 = 5_000;
 
 /// Delay before a server retries to register, or to follow the metadata, in milliseconds.
 pub const CLUSTER_RETRY_MS: u64 = 500;
@@ -128,6 +146,9 @@ const _: () = assert!(REGISTRATION_KEEP_MS + 2 * ETCD_ATTEMPT_MS + ETCD_LOOK_MS 
 const _: () =
     assert!(ETCD_LOOK_MS + CLUSTER_RETRY_MS + ETCD_ATTEMPT_MS + PRESENCE_LOOK_MS_MAX < GONE_AFTER_MS);
 const _: () = assert!(2 * FENCE_AFTER_MS <= GONE_IN_SIGHT_MS);
+// Several rounds of questions until a promise ends, and one may fail.
+const _: () = assert!(FENCE_AFTER_MS + 2 * (PROMISES_LOOK_MS + PROMISE_ANSWER_MS) <= PROMISE_MS_MAX);
+const _: () = assert!(RECOVERY_WANTED_MS > PROMISE_MS_MAX + CLUSTER_RETRY_MS);
 
 /// Additional time that a worker waits for the answer, in microseconds: needed only if the thread `remote` is delayed.
 pub const REMOTE_READ_SLACK_US: u64 = 250_000;

@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// The records do not answer one server for a while, which may be longer than its lease.
+    /// The records do not answer one server for a while, or several, which may be longer than their leases.
     fn cut_off(&mut self) {
         if self.places.values().any(|place| place.member.is_cut_off()) {
             return;
@@ -74,11 +74,16 @@ impl World {
             .flat_map(|row| [row.source.server, row.target.server])
             .collect();
         let among = if on_the_move.is_empty() { servers } else { on_the_move };
+        let mut servers: Vec<u32> = self.places.keys().copied().collect();
+        let is_one = self.plan.durability != Durability::Synced || self.random.bool();
         let server = *self.random.choice(&among).expect("there are servers");
-        self.tally.cut_offs += 1;
-        self.places[&server].member.cut_off(true);
-        let end_us = self.now_us + self.random.u64(50_000..1_800_000);
-        self.at(end_us, Event::CutOff(server, false));
+        servers.retain(|other| *other == server || !is_one && self.random.u8(0..4) > 0);
+        for server in servers {
+            self.tally.cut_offs += 1;
+            self.places[&server].member.cut_off(true);
+            let end_us = self.now_us + self.random.u64(50_000..1_800_000);
+            self.at(end_us, Event::CutOff(server, false));
+        }
     }
 
     /// Whether one more server may die, or stand still. As many may as there are replicas; then no more do until all servers are well

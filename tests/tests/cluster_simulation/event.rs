@@ -1,6 +1,7 @@
 //! What happens in the simulated cluster, one after the other, and to whom.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use cluster::metadata::ServerRun;
 use cluster::migration::MigrationPhase;
@@ -103,6 +104,19 @@ pub enum Event {
     },
     FlushReplicas(ServerRun),
     FillAgain(ServerRun),
+    AskForPromises(ServerRun),
+    /// One asks another for a promise, in this round.
+    PromiseAsked {
+        asker: ServerRun,
+        asked: u32,
+        round: u64,
+    },
+    Promised {
+        asker: ServerRun,
+        asked: u32,
+        round: u64,
+        time: Duration,
+    },
     /// A recovery takes a step.
     Recover {
         run: ServerRun,
@@ -128,7 +142,9 @@ impl Event {
             Event::Frame { to, .. } => {
                 Some(number_of(*to)).filter(|(is_server, _)| *is_server).map(|it| it.1)
             }
-            Event::Open { server, .. } | Event::Map { server, .. } => Some(*server),
+            Event::Open { server, .. }
+            | Event::Map { server, .. }
+            | Event::PromiseAsked { asked: server, .. } => Some(*server),
             Event::Pass { run, .. }
             | Event::Follow(run)
             | Event::Act { run, .. }
@@ -146,6 +162,8 @@ impl Event {
             | Event::OpenStream { owner: run, .. }
             | Event::FlushReplicas(run)
             | Event::FillAgain(run)
+            | Event::AskForPromises(run)
+            | Event::Promised { asker: run, .. }
             | Event::Recover { run, .. } => Some(run.server),
             _ => None,
         }
@@ -199,6 +217,9 @@ impl World {
             Event::FromBackup { stream, answer } => self.owner_hears(stream, answer),
             Event::FlushReplicas(run) => self.flush_replicas(run),
             Event::FillAgain(run) => self.fill_again(run),
+            Event::AskForPromises(run) => self.ask_for_promises(run),
+            Event::PromiseAsked { asker, asked, round } => self.promise(asker, asked, round),
+            Event::Promised { asker, asked, round, time } => self.hear_promise(asker, asked, round, time),
             Event::Recover { run, id } => self.recover(run, id),
         }
     }

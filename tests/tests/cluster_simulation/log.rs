@@ -18,6 +18,7 @@ use db::durability::log_reader::{FoundEnd, find_end};
 use db::durability::log_writer::{LogWriter, Sent, Step};
 use db::durability::recovery::{self, LogStart, ReplayProgress};
 use db::durability::replicas::file::ReplicaFile;
+use db::durability::replicas::promised::Promised;
 use db::durability::replicas::receiver::ReplicaReceiver;
 use db::durability::replicas::sender::{ReplicaEvent, ReplicaSender};
 use db::durability::{LogLayout, NumberedTables};
@@ -27,6 +28,7 @@ use disk::{Disk, SimulatedDisk};
 use fastrand::Rng;
 use store::{HashRange, Store};
 
+use super::promising::Asking;
 use super::recovering::Recovering;
 use super::{Event, World};
 use crate::memory_records::MemoryRecords;
@@ -87,6 +89,9 @@ pub struct Durable {
     /// Whether a flush of the replicas is about to happen.
     pub is_flushing: bool,
     pub recoveries: BTreeMap<u32, Recovering>,
+    /// What it has promised others, and asks them for.
+    pub promised: Promised,
+    pub asking: Asking,
 }
 
 /// The log of a run.

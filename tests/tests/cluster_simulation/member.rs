@@ -1,6 +1,7 @@
 //! What a server of the simulated cluster has to do with the records: a way to them that may be cut off, its registration, whom
 //! it takes for gone, and its turn as the coordinator. All real but the way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ impl Records for Way {
 pub struct Member {
     pub metadata: Metadata,
     pub presence: Presence,
+    /// The servers that were not gone at the last look.
+    pub others: BTreeSet<u32>,
     own: ServerRun,
     way: Way,
     registration: Registration,
@@ -88,7 +91,7 @@ impl Member {
         let way = Way::to(records, row.backup_host.as_ref().map(|_| commits));
         let metadata = Metadata::over(Box::new(way.clone())).expect("records of this format");
         let registration = Registration::new(row);
-        Member { metadata, presence: Presence::default(), own, way, registration }
+        Member { metadata, presence: Presence::default(), others: BTreeSet::new(), own, way, registration }
     }
 
     /// The records do not answer this server, or do again.
@@ -128,11 +131,17 @@ impl Member {
         taken: &mut u64,
     ) -> Result<bool, MetadataError> {
         let seen = self.metadata.members().and_then(|members| Ok((members, self.metadata.servers()?)));
-        let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight())?;
+        let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight(now))?;
         let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
         let has_ended = |row: &&MemberRow| row.ended == row.run.start;
         self.presence.note_ended(members.iter().filter(has_ended).map(|row| row.run).collect());
-        self.presence.see(&runs, &registered.iter().map(|row| row.id).collect(), now);
+        let registered: BTreeSet<u32> = registered.iter().map(|row| row.id).collect();
+        self.presence.see(&runs, &registered, now);
+        let is_gone = |server: &u32| {
+            runs.iter().find(|run| run.server == *server).is_none_or(|run| self.presence.is_gone(*run, now))
+        };
+        self.others.retain(|server| !is_gone(server));
+        self.others.extend(registered);
         let Some(lease) = self.lease(moment) else { return Ok(false) };
         let elected = self.metadata.coordinator_elect(self.own.server, lease)?;
         if elected.server != self.own.server {

@@ -56,6 +56,8 @@ pub enum Fault {
     ForgetsTheCeiling,
     /// A server goes on serving what moves, or what others recover, when its lease is over.
     ServesWithoutALease,
+    /// A server promises others that they are not gone, and acts as if it had not.
+    KeepsNoPromise,
     /// A backup acknowledges what it has received.
     AcknowledgesBeforeItFlushes,
     /// A backup still accepts writes to a log that is recovered.

@@ -34,7 +34,7 @@ pub struct Plan {
     pub act_every_us: u64,
     pub crashes: bool,
     pub outages: bool,
-    /// One server at a time cannot reach the records for a while.
+    /// One server at a time cannot reach the records for a while; if tables are synced, or several.
     pub cut_offs: bool,
     /// Servers are drained, and all of them balanced.
     pub plans: bool,
@@ -82,6 +82,8 @@ pub struct Tally {
     pub broken: u64,
     /// Servers that stood still for a while.
     pub freezes: u64,
+    /// How often promises of all others let a server serve on.
+    pub promised: u64,
     pub plans: u64,
     /// How often somebody began to coordinate.
     pub elections: u64,
@@ -110,6 +112,7 @@ impl AddAssign for Tally {
         self.behind += other.behind;
         self.broken += other.broken;
         self.freezes += other.freezes;
+        self.promised += other.promised;
         self.plans += other.plans;
         self.elections += other.elections;
         self.steps += other.steps;

@@ -178,7 +178,8 @@ impl World {
     fn ask_backups(&mut self, recovery: &RecoveryRow, has_waited: bool) -> Option<Found> {
         let replicas = &recovery.replicas;
         let log = LogId { server: recovery.server, number: replicas.log };
-        let mut found = Found::default();
+        let (now, mut found) = (self.presence_now(), Found::default());
+        let keeps_none = self.plan.fault == Fault::KeepsNoPromise;
         let (mut asked, mut remember) = (BTreeSet::new(), 0);
         for &(server, file) in &replicas.backups {
             let is_frozen = self.places.get(&server).is_some_and(|place| self.now_us < place.frozen_until_us);
@@ -197,6 +198,7 @@ impl World {
             }
             let durable = self.places.get_mut(&server).and_then(|place| place.durable.as_mut());
             let durable = durable.filter(|durable| durable.disks.file == file);
+            let durable = durable.filter(|durable| durable.promised.may_give(log.server, now) || keeps_none);
             let Some(receiver) = durable.and_then(|durable| durable.backup.as_mut()) else { continue };
             let start = if accepts_more { 0 } else { replicas.start };
             let Ok(mut held) = receiver.recover(log, start) else { continue };

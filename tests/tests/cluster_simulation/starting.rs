@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use cluster::metadata::{MetadataError, ServerRow, ServerRun};
 use cluster::moment::Moment;
-use cluster::records::HeldLease;
 use db::durability::replicas::file::LogId;
+use db::durability::replicas::promised::Promised;
 
 use super::following::map_now;
 use super::log::{Disks, Durable, NotOpened, Opened, host_of};
+use super::promising::Asking;
 use super::{Event, Member, World, server_address};
 use crate::mover::Fault;
 use crate::node::Node;
@@ -17,9 +18,9 @@ use crate::node::Node;
 /// Longest time until a start tries again.
 const AGAIN_US: u64 = 60_000;
 
-/// When a lease ends, in microseconds of the time by which leases are counted.
-fn end_us(held: HeldLease) -> u64 {
-    held.until.ns_since(Moment::after_boot(Duration::ZERO)) / 1000
+/// Microseconds of the time by which leases are counted.
+pub fn moment_us(moment: Moment) -> u64 {
+    moment.ns_since(Moment::after_boot(Duration::ZERO)) / 1000
 }
 
 impl World {
@@ -39,8 +40,15 @@ impl World {
             version: "simulated".to_owned(),
             backup_host: Some(host_of(run.server)),
         };
-        let durable =
-            Durable { disks, log: None, backup: None, is_flushing: false, recoveries: BTreeMap::new() };
+        let durable = Durable {
+            disks,
+            log: None,
+            backup: None,
+            is_flushing: false,
+            recoveries: BTreeMap::new(),
+            promised: Promised::at_start(self.presence_now()),
+            asking: Asking::default(),
+        };
         let member = Member::new(&self.records, row, run);
         self.place(run, None, member, Some(durable));
         self.open_log(run);
@@ -125,8 +133,12 @@ impl World {
     pub fn note_lease(&mut self, run: ServerRun, kept: Result<(), MetadataError>) {
         let place = self.places.get_mut(&run.server).expect("it is there");
         if let (Some(node), Some(held)) = (&place.node, place.member.held()) {
-            node.fence.hold(held.lease, end_us(held));
+            node.fence.hold(held.lease, moment_us(held.until));
         }
+        if kept.is_err() {
+            self.begin_to_ask(run);
+        }
+        let place = self.places.get_mut(&run.server).expect("it is there");
         if place.durable.is_some() && kept == Err(MetadataError::NotFound) {
             // Others take it for ended.
             self.die(run);

@@ -11,6 +11,7 @@ mod losing;
 mod member;
 mod moving;
 mod plan;
+mod promising;
 mod recovering;
 mod starting;
 

@@ -2,6 +2,7 @@
 //! they serve it when it does not return.
 
 mod lost_etcd;
+mod promises;
 mod recovery;
 mod written;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::replication::message::{FromBackup, ToBackup};
 use disk::DiskError;
@@ -21,6 +21,7 @@ use net::{Duplex, Sleeper, Stream, StreamError, Waker};
 
 use super::divided::DividedLog;
 use super::file::{LogId, ReplicaError, ReplicaFile};
+use super::promised::Promised;
 use super::receiver::{HeldLog, ReplicaReceiver};
 use crate::limits::{
     BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_TURN_US, BACKUP_UNTAKEN_BYTES,
@@ -49,6 +50,7 @@ pub struct BackupHandle {
     has_failed: Arc<AtomicBool>,
     /// Those that somebody recovers.
     divided: Arc<Mutex<BTreeMap<LogId, Weak<DividedLog>>>>,
+    promised: Arc<Promised>,
 }
 
 impl BackupHandle {
@@ -72,10 +74,20 @@ impl BackupHandle {
         self.waker.wake();
     }
 
+    /// Promises a server not to give its log to others for this time; returns false if somebody has begun to recover it.
+    #[must_use]
+    pub fn promise(&self, server: u32, time: Duration) -> bool {
+        self.promised.promise(server, Instant::now(), time)
+    }
+
     /// Takes nothing of a log from this start on, or an earlier one, and returns what there is of it. `None` after a failure of
-    /// the disk, or if the thread does not answer.
+    /// the disk, if the thread does not answer, or while its owner has a promise.
     #[must_use]
     pub fn recover(&self, log: LogId, start: u64) -> Option<HeldLog> {
+        if !self.promised.may_give(log.server, Instant::now()) {
+            tracing::debug!(server = log.server, "its log is not given yet: it may have a promise");
+            return None;
+        }
         let (answer, found) = sync_channel(1);
         self.arrivals.send(Arrival::Recovery(log, start, answer)).ok()?;
         self.waker.wake();
@@ -132,7 +144,9 @@ impl BackupThread {
         let sleeper = Sleeper::alone()?;
         let [is_stopping, has_failed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (waker, divided) = (sleeper.waker(), Arc::default());
-        let handle = BackupHandle { arrivals, waker, has_failed: Arc::clone(&has_failed), divided };
+        let (has_failed_too, promised) =
+            (Arc::clone(&has_failed), Arc::new(Promised::at_start(Instant::now())));
+        let handle = BackupHandle { arrivals, waker, has_failed: has_failed_too, divided, promised };
         let stopping = Arc::clone(&is_stopping);
         let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || {
             let real_time = process::stay_off(&workers_cpus).and_then(|()| RealTime::take());

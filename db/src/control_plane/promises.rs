@@ -1,0 +1,205 @@
+//! Promises of all other servers not to find this one gone, with which it serves on while etcd does not answer.
+//!
+//! ```text
+//!   renewed ──────── lease ──────────────┐ end   500 ms  fence
+//!               2 s before the fence ──► ask all others, each quarter of a second
+//!                     all promise        ──► the fence moves: least promise, from the question on, less 500 ms
+//!                     one does not       ──► the fence stays where it is, and passes
+//! ```
+//! A server promises nothing to one whose registration it misses: so a server that alone is cut off from etcd serves nothing before
+//! others take over, and one of a cluster whose etcd is away for all serves for however long. Once the fence has passed no promise
+//! moves it: others may have taken over in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cluster::metadata::ServerRun;
+use cluster::moment::Moment;
+use cluster::peer::Purpose;
+use cluster::promises::PromiseRound;
+use net::{Stream, StreamError};
+
+use super::Control;
+use crate::durability::replicas::backup_thread::BackupHandle;
+use crate::limits::{
+    FENCE_AFTER_MS, PROMISE_ANSWER_MS, PROMISE_RECORD_BYTES, PROMISES_BEFORE_MS, PROMISES_LOOK_MS,
+    STREAM_LOOK_MS,
+};
+use crate::peer;
+
+/// Starts the thread that asks, which ends when the server stops.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn start(
+    control: &Arc<Control>,
+    stopping: &Arc<AtomicBool>,
+    own: ServerRun,
+) -> io::Result<JoinHandle<()>> {
+    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    thread::Builder::new().name("promises".to_owned()).spawn(move || {
+        let mut asker = PromiseAsker { control, own, streams: BTreeMap::new(), told: None };
+        while !stopping.load(Ordering::Relaxed) {
+            asker.look();
+            thread::park_timeout(Duration::from_millis(PROMISES_LOOK_MS));
+        }
+    })
+}
+
+/// Serves the questions of another server, until it ends its stream or this one stops.
+pub fn serve(control: &Control, mut stream: Stream, asker: u32) {
+    let mut record = Vec::new();
+    while control.migrations.as_ref().is_some_and(|own| !own.is_stopping()) {
+        match stream.read_record(&mut record, Duration::from_millis(STREAM_LOOK_MS), PROMISE_RECORD_BYTES) {
+            Ok(()) => {}
+            Err(StreamError::Idle) => continue,
+            Err(_) => return,
+        }
+        let Some(start) = number_of(&record) else { return };
+        let time = control.promise(ServerRun { server: asker, start });
+        if write(&mut stream, time.as_millis() as u32).is_err() {
+            return;
+        }
+    }
+}
+
+/// The state of the thread that asks.
+struct PromiseAsker {
+    control: Arc<Control>,
+    own: ServerRun,
+    streams: BTreeMap<u32, Stream>,
+    /// Whether all have promised, as was last logged during this absence of etcd.
+    told: Option<bool>,
+}
+
+impl PromiseAsker {
+    fn look(&mut self) {
+        let (now, is_held) = (Moment::now(), self.control.lease_cache.is_held(Moment::now()));
+        if is_held {
+            self.told = None;
+        }
+        let left_us = self.control.fence.left_us(self.control.clock.us_at(now));
+        match left_us.filter(|_| self.control.ownership_guard.is_wanted()) {
+            Some(left_us) if left_us > 0 && left_us < PROMISES_BEFORE_MS * 1_000 => {
+                let whom = self.whom();
+                let mut round = PromiseRound::new(now, whom.clone());
+                let missing = self.ask_all(&whom, &mut round).err();
+                // An answer that comes later is none to the next question.
+                self.streams.retain(|server, _| !round.is_missing(*server));
+                if let Some(until) = round.until(Duration::from_millis(FENCE_AFTER_MS)) {
+                    self.control.serve_until(until);
+                }
+                if !is_held {
+                    self.tell(missing);
+                }
+            }
+            Some(_) => self.open_ahead(),
+            None => self.streams.clear(),
+        }
+    }
+
+    /// Returns whose promises are needed.
+    fn whom(&self) -> BTreeSet<u32> {
+        let others = self.control.lease_cache.others(self.own.server);
+        let there = others.iter().filter(|(_, (_, is_there))| *is_there).map(|(server, _)| *server);
+        there.chain(self.control.ownership_guard.backups()).collect()
+    }
+
+    /// Opens one of the streams that may be needed.
+    fn open_ahead(&mut self) {
+        let whom = self.whom();
+        self.streams.retain(|server, _| whom.contains(server));
+        if let Some(server) = whom.into_iter().find(|server| !self.streams.contains_key(server))
+            && let Some(stream) = self.open(server)
+        {
+            self.streams.insert(server, stream);
+        }
+    }
+
+    /// Asks all, and takes the answers of those that answer in time. Fails with the first one that does not promise anything.
+    fn ask_all(&mut self, whom: &BTreeSet<u32>, round: &mut PromiseRound) -> Result<(), u32> {
+        for &server in whom {
+            self.ask(server).ok_or(server)?;
+        }
+        let until = Instant::now() + Duration::from_millis(PROMISE_ANSWER_MS);
+        for &server in whom {
+            round.answered(server, self.answer(server, until).ok_or(server)?);
+            if round.is_missing(server) {
+                return Err(server);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, server: u32) -> Option<()> {
+        let mut stream = match self.streams.remove(&server) {
+            Some(stream) => stream,
+            None => self.open(server)?,
+        };
+        write(&mut stream, self.own.start).ok()?;
+        self.streams.insert(server, stream);
+        Some(())
+    }
+
+    fn open(&self, server: u32) -> Option<Stream> {
+        let migrations = self.control.migrations.as_ref()?;
+        let (address, _) = *self.control.lease_cache.others(self.own.server).get(&server)?;
+        let opened = peer::open(migrations.secret(), migrations.own(), (server, address), Purpose::Promises);
+        opened.inspect_err(|error| tracing::debug!(server, %error, "cannot ask a server for promises")).ok()
+    }
+
+    /// Receives an answer; a stream without one is not used again.
+    fn answer(&mut self, server: u32, until: Instant) -> Option<Duration> {
+        let (mut stream, mut record) = (self.streams.remove(&server)?, Vec::new());
+        let patience = until.saturating_duration_since(Instant::now());
+        stream.read_record(&mut record, patience, PROMISE_RECORD_BYTES).ok()?;
+        self.streams.insert(server, stream);
+        Some(Duration::from_millis(number_of(&record)?.into()))
+    }
+
+    fn tell(&mut self, missing: Option<u32>) {
+        let is_promised = missing.is_none();
+        if self.told.replace(is_promised) == Some(is_promised) {
+            return;
+        }
+        match missing {
+            None => {
+                tracing::info!("without etcd this server serves on: all others promise not to take over");
+            }
+            Some(server) => tracing::warn!(
+                server,
+                "another server does not promise not to take over: nothing is served until etcd answers"
+            ),
+        }
+    }
+}
+
+fn write(stream: &mut Stream, number: u32) -> Result<(), StreamError> {
+    stream.write_record(&(PROMISE_RECORD_BYTES as u32).to_le_bytes(), &number.to_le_bytes())
+}
+
+fn number_of(record: &[u8]) -> Option<u32> {
+    record.try_into().ok().map(u32::from_le_bytes)
+}
+
+impl Control {
+    /// Returns for how long from now on this server will not find another one gone, nor give anybody the replicas of its log.
+    fn promise(&self, run: ServerRun) -> Duration {
+        let time = self.lease_cache.not_gone_for(run);
+        let is_kept = |backup: &BackupHandle| backup.promise(run.server, time);
+        let is_promised = !time.is_zero() && self.host.backup.as_ref().is_none_or(is_kept);
+        if is_promised { time } else { Duration::ZERO }
+    }
+
+    /// Lets workers serve until this time, since no other server takes over before, unless they have stopped.
+    fn serve_until(&self, until: Moment) {
+        self.fence.extend(self.clock.now_us(), self.clock.us_at(until));
+        if !self.is_fenced() {
+            self.lease_cache.promise_until(until);
+        }
+    }
+}
