@@ -120,8 +120,7 @@ pub const IN_SIGHT_MS: u64 = 5_000;
 const _: () =
     assert!(IN_SIGHT_MS > REGISTRATION_TTL_MS + PRESENCE_LOOK_MS_MAX && GONE_IN_SIGHT_MS < GONE_AFTER_MS);
 
-/// Time for which a server promises at most not to find another one gone, in milliseconds. What a promise keeps others from doing
-/// waits as long.
+/// Longest promise not to find a server gone, in milliseconds. A backup that was restarted gives no log for as long.
 pub const PROMISE_MS_MAX: u64 = 3_000;
 
 /// Time of a look at the registrations, in milliseconds, after which it counts as one that etcd did not answer.

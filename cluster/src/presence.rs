@@ -49,7 +49,7 @@ impl Presence {
         self.ended = ended;
     }
 
-    /// Forgets that servers were seen that are gone by now.
+    /// Forgets the servers that are gone now.
     fn forget_gone(&mut self, now: Instant) {
         let gone: Vec<u32> =
             self.missing.keys().copied().filter(|server| self.is_missed(*server, now)).collect();
@@ -75,8 +75,8 @@ impl Presence {
         self.missing.get(&server).is_some_and(|missing| missed_in(*missing, now).is_zero())
     }
 
-    /// Returns for how long from now on a server will not be found gone: for no time unless it was registered at a check, and was not
-    /// found gone since. `is_in_sight` says whether the check that runs now may still be one that etcd answers soon.
+    /// Returns for how long from now on a server will not be found gone: zero unless it was registered at a check and not found gone
+    /// since. `is_in_sight`: whether the check that runs now may still count as answered in time.
     #[must_use]
     pub fn not_gone_for(&self, run: ServerRun, is_in_sight: bool, now: Instant) -> Duration {
         let is_last = self.runs.get(&run.server) == Some(&run.start) && !self.ended.contains(&run);

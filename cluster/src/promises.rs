@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::limits::PROMISE_MS_MAX;
 use crate::moment::Moment;
 
-/// See the module's head.
+/// A round of questions for promises.
 #[derive(Clone, Debug)]
 pub struct PromiseRound {
     /// The time before the first question was sent.

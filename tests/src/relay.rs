@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// See the file's head.
+/// A relay of TCP connections that a test can cut.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,

@@ -90,8 +90,12 @@ pub(super) fn adopt(control: &Control, server: u32, gives_up_replicas: bool) -> 
         return Err(Refusal::new(Status::Unavailable, text));
     }
     let there = control.lease_cache.there();
-    // If not even this one is there, it has not looked yet.
-    let is_present = there.is_empty() || there.iter().any(|run| run.server == server);
+    // Before the first check nobody is known to be there, not even this server.
+    if there.is_empty() {
+        let text = "this server has not checked the registrations yet: repeat the command";
+        return Err(Refusal::new(Status::Unavailable, text));
+    }
+    let is_present = there.iter().any(|run| run.server == server);
     let adopted = match is_present {
         true => Err(TabletError::IsThere(server).into()),
         false => {

@@ -26,7 +26,7 @@ struct LeaseState {
     run: Option<ServerRun>,
     held: Option<HeldLease>,
     /// The time before which all others have promised not to find this server gone.
-    promised: Option<Moment>,
+    others_promised_until: Option<Moment>,
     tenants: BTreeMap<String, TenantRow>,
     presence: Presence,
     /// The time at which the check of the registrations began that has not ended yet.
@@ -49,7 +49,8 @@ impl LeaseState {
     }
 
     fn may_serve(&self, now: Moment) -> bool {
-        self.held.is_some_and(|held| now < held.until) || self.promised.is_some_and(|until| now < until)
+        self.held.is_some_and(|held| now < held.until)
+            || self.others_promised_until.is_some_and(|until| now < until)
     }
 }
 
@@ -126,8 +127,8 @@ impl LeaseCache {
     }
 
     /// Notes that all others have promised not to find this server gone before this time.
-    pub fn promise_until(&self, until: Moment) {
-        self.state().promised = Some(until);
+    pub fn note_promises_of_others(&self, until: Moment) {
+        self.state().others_promised_until = Some(until);
     }
 
     /// Returns true if a server is gone for good: see [`Presence`].
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(lease_cache.tenant("bob", now), Some(None));
         lease_cache.hold(None);
         assert_eq!(lease_cache.tenant("ann", now), None);
-        lease_cache.promise_until(now + Duration::from_secs(1));
+        lease_cache.note_promises_of_others(now + Duration::from_secs(1));
         assert_eq!(lease_cache.tenant("bob", now), Some(None), "the others have promised");
         assert_eq!(lease_cache.tenant("bob", now + Duration::from_secs(1)), None);
         assert!(!lease_cache.is_held(now));

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   all metadata is read while a lease is held ──► verified ──► guarded, from the first record on that promises replicas
-//!   the lease ends, and no promises ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
+//!   the lease and the promises end ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
 //! ```
 //! Also how a server leaves what it owns, at a stop or after a failure of its disk.
 

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   renewed ──────── lease ──────────────┐ end   500 ms  fence
-//!               2 s before the fence ──► ask all others, each quarter of a second
+//!               2 s before the fence ──► ask all others, up to four times a second
 //!                     all promise        ──► the fence moves: least promise, from the question on, less 500 ms
 //!                     one does not       ──► the fence stays where it is, and passes
 //! ```
-//! A server promises nothing to one whose registration it misses: so a server that alone is cut off from etcd serves nothing before
-//! others take over, and one of a cluster whose etcd is away for all serves for however long. Once the fence has passed no promise
-//! moves it: others may have taken over in between.
+//! A server that misses another one's registration promises no more than the time until it finds that one gone. So a server that
+//! alone is cut off from etcd stops before others take over; if etcd is away for all, all serve on. Once the fence has passed no
+//! promise moves it: others may have taken over in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,7 +42,7 @@ pub fn start(
 ) -> io::Result<JoinHandle<()>> {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     thread::Builder::new().name("promises".to_owned()).spawn(move || {
-        let mut asker = PromiseAsker { control, own, streams: BTreeMap::new(), told: None };
+        let mut asker = PromiseAsker { control, own, streams: BTreeMap::new(), logged: None };
         while !stopping.load(Ordering::Relaxed) {
             asker.look();
             thread::park_timeout(Duration::from_millis(PROMISES_LOOK_MS));
@@ -67,43 +67,52 @@ pub fn serve(control: &Control, mut stream: Stream, asker: u32) {
     }
 }
 
+/// What the log says while etcd does not answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    Promised,
+    Missing(u32),
+    Passed,
+}
+
 /// The state of the thread that asks.
 struct PromiseAsker {
     control: Arc<Control>,
     own: ServerRun,
     streams: BTreeMap<u32, Stream>,
-    /// Whether all have promised, as was last logged during this absence of etcd.
-    told: Option<bool>,
+    /// What was last logged during this absence of etcd.
+    logged: Option<Logged>,
 }
 
 impl PromiseAsker {
     fn look(&mut self) {
         let (now, is_held) = (Moment::now(), self.control.lease_cache.is_held(Moment::now()));
         if is_held {
-            self.told = None;
+            self.logged = None;
         }
         let left_us = self.control.fence.left_us(self.control.clock.us_at(now));
         match left_us.filter(|_| self.control.ownership_guard.is_wanted()) {
             Some(left_us) if left_us > 0 && left_us < PROMISES_BEFORE_MS * 1_000 => {
-                let whom = self.whom();
+                let whom = self.servers_to_ask();
                 let mut round = PromiseRound::new(now, whom.clone());
-                let missing = self.ask_all(&whom, &mut round).err();
+                let asked = self.ask_all(&whom, &mut round);
                 // An answer that comes later is none to the next question.
                 self.streams.retain(|server, _| !round.is_missing(*server));
                 if let Some(until) = round.until(Duration::from_millis(FENCE_AFTER_MS)) {
                     self.control.serve_until(until);
                 }
                 if !is_held {
-                    self.tell(missing);
+                    self.log(asked.map_or_else(Logged::Missing, |()| Logged::Promised), left_us / 1_000);
                 }
             }
+            Some(0) if !is_held => self.log(Logged::Passed, 0),
             Some(_) => self.open_ahead(),
             None => self.streams.clear(),
         }
     }
 
-    /// Returns whose promises are needed.
-    fn whom(&self) -> BTreeSet<u32> {
+    /// Returns the servers whose promises are needed.
+    fn servers_to_ask(&self) -> BTreeSet<u32> {
         let others = self.control.lease_cache.others(self.own.server);
         let there = others.iter().filter(|(_, (_, is_there))| *is_there).map(|(server, _)| *server);
         there.chain(self.control.ownership_guard.backups()).collect()
@@ -111,7 +120,7 @@ impl PromiseAsker {
 
     /// Opens one of the streams that may be needed.
     fn open_ahead(&mut self) {
-        let whom = self.whom();
+        let whom = self.servers_to_ask();
         self.streams.retain(|server, _| whom.contains(server));
         if let Some(server) = whom.into_iter().find(|server| !self.streams.contains_key(server))
             && let Some(stream) = self.open(server)
@@ -161,19 +170,22 @@ impl PromiseAsker {
         Some(Duration::from_millis(number_of(&record)?.into()))
     }
 
-    fn tell(&mut self, missing: Option<u32>) {
-        let is_promised = missing.is_none();
-        if self.told.replace(is_promised) == Some(is_promised) {
+    fn log(&mut self, now: Logged, left_ms: u64) {
+        if self.logged.replace(now) == Some(now) {
             return;
         }
-        match missing {
-            None => {
-                tracing::info!("without etcd this server serves on: all others promise not to take over");
-            }
-            Some(server) => tracing::warn!(
-                server,
-                "another server does not promise not to take over: nothing is served until etcd answers"
+        match now {
+            Logged::Promised => tracing::info!(
+                "etcd does not answer: this server serves on while all other servers promise not to take over"
             ),
+            Logged::Missing(server) => tracing::warn!(
+                server,
+                left_ms,
+                "a server does not promise not to take over: this one stops serving soon unless it does"
+            ),
+            Logged::Passed => {
+                tracing::warn!("this server serves nothing until etcd answers: others may have taken over");
+            }
         }
     }
 }
@@ -199,7 +211,7 @@ impl Control {
     fn serve_until(&self, until: Moment) {
         self.fence.extend(self.clock.now_us(), self.clock.us_at(until));
         if !self.is_fenced() {
-            self.lease_cache.promise_until(until);
+            self.lease_cache.note_promises_of_others(until);
         }
     }
 }

@@ -129,9 +129,10 @@ fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result
         0 if !control.has_settled() => {
             ("503 Service Unavailable", "waiting until other servers have the log\n".to_owned())
         }
-        0 if control.is_fenced() => {
-            ("503 Service Unavailable", "no lease: other servers may serve what this one owns\n".to_owned())
-        }
+        0 if control.is_fenced() => (
+            "503 Service Unavailable",
+            "no lease and no promises: other servers may serve what this one owns\n".to_owned(),
+        ),
         0 => ("200 OK", "ok\n".to_owned()),
         ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
     };

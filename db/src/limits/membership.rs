@@ -24,8 +24,8 @@ pub const REGISTRATION_KEEP_MS: u64 = 750;
 /// are made to leave in less. The rest of [`GONE_IN_SIGHT_MS`] covers a slow clock and a batch being served.
 pub const FENCE_AFTER_MS: u64 = 500;
 
-/// Time before its fence at which a server begins to ask the others for promises, in milliseconds: half a lease, and what the fence is
-/// behind it.
+/// Time before its fence at which a server begins to ask the others for promises, in milliseconds: half a lease and
+/// [`FENCE_AFTER_MS`].
 pub const PROMISES_BEFORE_MS: u64 = 2_000;
 
 /// Interval at which it asks, in milliseconds.
@@ -37,8 +37,8 @@ pub const PROMISE_ANSWER_MS: u64 = 500;
 /// Bytes of such a question, and of its answer.
 pub const PROMISE_RECORD_BYTES: usize = 4;
 
-/// Time since somebody last wanted to recover a server's log in which nothing is promised to that server, in milliseconds: who
-/// recovers it asks again after half a second.
+/// Time after the last request to recover a server's log during which that server is promised nothing, in milliseconds: who recovers
+/// it asks again every half second.
 pub const RECOVERY_WANTED_MS: u64 = 5_000;
 
 /// Delay before a server retries to register, or to follow the metadata, in milliseconds.

@@ -18,7 +18,7 @@ use db::durability::log_reader::{FoundEnd, find_end};
 use db::durability::log_writer::{LogWriter, Sent, Step};
 use db::durability::recovery::{self, LogStart, ReplayProgress};
 use db::durability::replicas::file::ReplicaFile;
-use db::durability::replicas::promised::Promised;
+use db::durability::replicas::promised::PromisesGiven;
 use db::durability::replicas::receiver::ReplicaReceiver;
 use db::durability::replicas::sender::{ReplicaEvent, ReplicaSender};
 use db::durability::{LogLayout, NumberedTables};
@@ -90,7 +90,7 @@ pub struct Durable {
     pub is_flushing: bool,
     pub recoveries: BTreeMap<u32, Recovering>,
     /// What it has promised others, and asks them for.
-    pub promised: Promised,
+    pub promised: PromisesGiven,
     pub asking: Asking,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::metadata::{MetadataError, ServerRow, ServerRun};
 use cluster::moment::Moment;
 use db::durability::replicas::file::LogId;
-use db::durability::replicas::promised::Promised;
+use db::durability::replicas::promised::PromisesGiven;
 
 use super::following::map_now;
 use super::log::{Disks, Durable, NotOpened, Opened, host_of};
@@ -46,7 +46,7 @@ impl World {
             backup: None,
             is_flushing: false,
             recoveries: BTreeMap::new(),
-            promised: Promised::at_start(self.presence_now()),
+            promised: PromisesGiven::at_start(self.presence_now()),
             asking: Asking::default(),
         };
         let member = Member::new(&self.records, row, run);

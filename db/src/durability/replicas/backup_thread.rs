@@ -21,7 +21,7 @@ use net::{Duplex, Sleeper, Stream, StreamError, Waker};
 
 use super::divided::DividedLog;
 use super::file::{LogId, ReplicaError, ReplicaFile};
-use super::promised::Promised;
+use super::promised::PromisesGiven;
 use super::receiver::{HeldLog, ReplicaReceiver};
 use crate::limits::{
     BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_TURN_US, BACKUP_UNTAKEN_BYTES,
@@ -50,7 +50,7 @@ pub struct BackupHandle {
     has_failed: Arc<AtomicBool>,
     /// Those that somebody recovers.
     divided: Arc<Mutex<BTreeMap<LogId, Weak<DividedLog>>>>,
-    promised: Arc<Promised>,
+    promised: Arc<PromisesGiven>,
 }
 
 impl BackupHandle {
@@ -145,7 +145,7 @@ impl BackupThread {
         let [is_stopping, has_failed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (waker, divided) = (sleeper.waker(), Arc::default());
         let (has_failed_too, promised) =
-            (Arc::clone(&has_failed), Arc::new(Promised::at_start(Instant::now())));
+            (Arc::clone(&has_failed), Arc::new(PromisesGiven::at_start(Instant::now())));
         let handle = BackupHandle { arrivals, waker, has_failed: has_failed_too, divided, promised };
         let stopping = Arc::clone(&is_stopping);
         let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || {

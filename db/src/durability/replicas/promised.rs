@@ -15,24 +15,24 @@ use cluster::limits::PROMISE_MS_MAX;
 use crate::limits::RECOVERY_WANTED_MS;
 use crate::sync::lock;
 
-/// See the module's head.
+/// Promises given to other servers.
 #[derive(Debug)]
-pub struct Promised {
+pub struct PromisesGiven {
     /// The time before which an earlier process may have promised anything.
     forgotten_until: Instant,
-    servers: Mutex<BTreeMap<u32, Standing>>,
+    servers: Mutex<BTreeMap<u32, PromiseState>>,
 }
 
-/// What there is between this server and another one.
+/// The promise to a server, and when its log was last wanted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct PromiseState {
     promised_until: Option<Instant>,
     /// The time at which somebody last wanted to recover its log.
     wanted: Option<Instant>,
 }
 
-impl Promised {
-    /// Creates what a server knows of its promises that has started just now.
+impl PromisesGiven {
+    /// Creates the state of a server that has just started: an earlier process may have promised.
     #[must_use]
     pub fn at_start(now: Instant) -> Self {
         Self { forgotten_until: now + Duration::from_millis(PROMISE_MS_MAX), servers: Mutex::default() }
@@ -41,12 +41,12 @@ impl Promised {
     /// Promises this to a server; returns false if somebody has begun to recover its log.
     pub fn promise(&self, server: u32, now: Instant, time: Duration) -> bool {
         let mut servers = lock(&self.servers);
-        let standing = servers.entry(server).or_default();
-        let wanted_for = standing.wanted.map(|wanted| now.saturating_duration_since(wanted));
+        let state = servers.entry(server).or_default();
+        let wanted_for = state.wanted.map(|wanted| now.saturating_duration_since(wanted));
         if wanted_for.is_some_and(|wanted_for| wanted_for < Duration::from_millis(RECOVERY_WANTED_MS)) {
             return false;
         }
-        standing.promised_until = standing.promised_until.max(Some(now + time));
+        state.promised_until = state.promised_until.max(Some(now + time));
         true
     }
 
@@ -54,9 +54,9 @@ impl Promised {
     /// for a while.
     pub fn may_give(&self, server: u32, now: Instant) -> bool {
         let mut servers = lock(&self.servers);
-        let standing = servers.entry(server).or_default();
-        standing.wanted = Some(now);
-        now >= self.forgotten_until && standing.promised_until.is_none_or(|until| until <= now)
+        let state = servers.entry(server).or_default();
+        state.wanted = Some(now);
+        now >= self.forgotten_until && state.promised_until.is_none_or(|until| until <= now)
     }
 }
 
@@ -66,13 +66,13 @@ mod tests {
 
     use cluster::limits::PROMISE_MS_MAX;
 
-    use super::Promised;
+    use super::PromisesGiven;
     use crate::limits::RECOVERY_WANTED_MS;
 
     #[test]
     fn no_log_is_given_while_its_owner_has_a_promise_and_none_is_made_once_it_is_wanted() {
         let start = Instant::now();
-        let (promised, time) = (Promised::at_start(start), Duration::from_millis(PROMISE_MS_MAX));
+        let (promised, time) = (PromisesGiven::at_start(start), Duration::from_millis(PROMISE_MS_MAX));
         let moment = Duration::from_millis(1);
         assert!(!promised.may_give(1, start), "an earlier process may have promised");
         assert!(promised.may_give(1, start + time));
