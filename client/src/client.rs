@@ -13,10 +13,12 @@ mod grant;
 mod many;
 mod scan;
 mod table;
+mod transaction;
 
 pub use count::CountedTable;
 pub use enumerate::{Cursor, Enumeration, Listed, Page, PageSize, Verification};
 pub use many::Write;
+pub use transaction::Transaction;
 
 use std::collections::HashMap;
 use std::time::Duration;

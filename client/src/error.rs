@@ -28,6 +28,18 @@ pub enum Error {
         /// Current version of the object, 0 if there is none.
         current: u64,
     },
+    /// Others kept changing what a transaction had read; nothing was written.
+    Conflict {
+        /// Table of the object, or of the range, that was changed last.
+        table: u32,
+        /// Its key; of a range the lower bound or the prefix.
+        key: Vec<u8>,
+    },
+    /// A read of a transaction was not answered; nothing was written.
+    NotCommitted {
+        /// The error of the read.
+        cause: Box<Error>,
+    },
     /// A function of an extension returned its own error; nothing was written.
     ExtensionFailed {
         /// Error code that the function chose.
@@ -118,6 +130,7 @@ impl Error {
         match self {
             Error::Refused { status, .. } => Some(*status),
             Error::ConditionFailed { .. } => Some(Status::ConditionFailed),
+            Error::Conflict { .. } => Some(Status::Conflict),
             Error::ExtensionFailed { .. } => Some(Status::ExtensionError),
             Error::Throttled { .. } => Some(Status::Throttled),
             _ => None,
@@ -182,6 +195,7 @@ impl std::error::Error for Error {
             | Error::Unreachable { error, .. }
             | Error::StreamBroken { error }
             | Error::Port { error } => Some(error),
+            Error::NotCommitted { cause } => Some(cause),
             _ => None,
         }
     }

@@ -47,7 +47,8 @@ mod watch;
 pub use admin::Admin;
 pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects, key_hash};
 pub use client::{
-    Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
+    Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Transaction,
+    Verification, Write,
 };
 pub use config::{ClientConfig, Transport};
 pub use connection::server_state;

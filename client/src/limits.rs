@@ -21,4 +21,12 @@ pub(crate) const NEXT_MAP_AFTER_US: u64 = 10_000;
 /// [`wire::limits::SESSION_IDLE_MS`]; the difference allows for clocks that run at different rates.
 pub(crate) const RESEND_AGE_US_MAX: u64 = 50_000_000;
 
+/// Number of times that a transaction is run before its conflict is the caller's.
+pub(crate) const TRANSACTION_ATTEMPTS_MAX: u32 = 32;
+/// Longest pause behind the first conflict of a transaction, in microseconds; it doubles with each. A random part of it is waited, so
+/// that two that conflict do not meet again.
+pub(crate) const TRANSACTION_WAIT_US: u64 = 50;
+/// The same behind any, in microseconds.
+pub(crate) const TRANSACTION_WAIT_US_MAX: u64 = 10_000;
+
 const _: () = assert!(RESEND_AGE_US_MAX * 6 / 5 <= wire::limits::SESSION_IDLE_MS * 1_000);

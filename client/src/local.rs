@@ -2,19 +2,16 @@
 //!
 //! [`Local::spawn`] starts an invocation, [`Local::poll`] advances all of them. A function runs until it waits for
 //! records, its gets share frames with those of the others, and it continues when the replies are there. Its writes
-//! stay in its write set, where it reads them back. If the function ends without an error, they are applied one after
-//! another, each on the condition that the object is still as the function read it, if it did. Several writes must
-//! belong to one server, as far as the session knows, as in a function that runs at a server.
+//! stay in its write set, where it reads them back. If the function ends without an error, they are committed as one, if
+//! everything that it read of their server is unchanged: as at the server, strictly serializable. All writes must belong to
+//! one server, as far as the session knows; what was read of others is not validated, as there.
 //!
 //! ```text
-//! spawn -> running -> waiting for records -> running .. -> applying writes -> finished
+//! spawn -> running -> waiting for records -> running .. -> committing -> finished
 //!             ^                                                |
-//!             +--------- the first write found a conflict -----+
+//!             +------------ what it read has changed ----------+
 //! ```
-//! Only read-only functions may scan and enumerate; one that writes is refused, because its commit cannot verify the
-//! objects of a page. The guarantees are weaker than at the server: several writes are not applied atomically, and
-//! objects that were read but not written may have changed meanwhile. A conflict at the first write has changed nothing
-//! yet and runs the function again; one at a later write is reported as [`LocalFailure::PartlyApplied`].
+//! Only read-only functions may scan and enumerate; one that writes is refused.
 
 mod border;
 mod host;
@@ -33,19 +30,18 @@ use sandstorm::{Args, Db, Level, Reply};
 use wire::{Completion, Status};
 
 use self::task::Task;
-use self::write_set::PendingWrite;
-use crate::{Error, Session, Write};
+use crate::{Error, Session};
 
 /// First tag of local invocations, below those of blocking calls.
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
-/// Operation number of a write that is being applied.
-const APPLYING: usize = (1 << OPERATION_BITS) - 1;
-/// Maximum number of runs of an invocation whose first write meets conflicts.
+/// Operation number of a commit.
+const COMMITTING: usize = (1 << OPERATION_BITS) - 1;
+/// Maximum number of runs of an invocation whose commits meet conflicts.
 const RUNS_MAX: u32 = 8;
 
-const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
+const _: () = assert!(task::OPERATIONS_MAX < COMMITTING);
 
 type Run = Pin<Box<dyn Future<Output = Result<(), sandstorm::Error>>>>;
 type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
@@ -61,8 +57,6 @@ struct LocalInvocation {
     start: Option<Start>,
     runs: u32,
     round_trips: u32,
-    /// Index of the write that is being applied.
-    applying: usize,
 }
 
 /// An executor of invocations in the client, over one session.
@@ -73,9 +67,9 @@ pub struct Local {
     runnable: VecDeque<usize>,
     /// Slots whose requests found the session's window full.
     starved: VecDeque<usize>,
-    /// Slots whose next write found the session's window full.
+    /// Slots whose commit found the session's window full.
     blocked: VecDeque<usize>,
-    /// Writes completed in the current batch.
+    /// Commits completed in the current batch.
     ended: Vec<(usize, Result<(), Option<Error>>)>,
     tables: HashMap<String, u32>,
     log: Vec<(Level, String)>,
@@ -102,13 +96,6 @@ pub enum LocalFailure {
     Function(sandstorm::Error),
     /// The server refused, or did not reply.
     Server(Error),
-    /// A write met a conflict after others had been applied.
-    PartlyApplied {
-        /// Number of writes that were applied.
-        applied: usize,
-        /// Total number of writes.
-        of: usize,
-    },
 }
 
 impl Local {
@@ -183,7 +170,6 @@ impl Local {
             start: None,
             runs: 0,
             round_trips: 0,
-            applying: 0,
         });
         self.places.len() - 1
     }
@@ -210,8 +196,8 @@ impl Local {
             if place.generation != generation {
                 return;
             }
-            if operation == APPLYING {
-                ended.push((index, applied(&completion)));
+            if operation == COMMITTING {
+                ended.push((index, outcome_of(&completion)));
                 return;
             }
             place.task.answer(operation, &completion);
@@ -222,7 +208,7 @@ impl Local {
             }
         });
         for (index, outcome) in std::mem::take(&mut self.ended) {
-            self.go_on_applying(index, outcome, finished);
+            self.committed(index, outcome, finished);
         }
         self.run_all(finished);
         polled?;
@@ -259,7 +245,7 @@ impl Local {
         }
         for _ in 0..self.blocked.len() {
             let Some(index) = self.blocked.pop_front() else { break };
-            self.apply(index, finished);
+            self.commit(index, finished);
         }
         for _ in 0..self.runnable.len() {
             let Some(index) = self.runnable.pop_front() else { break };
@@ -273,14 +259,13 @@ impl Local {
         let polled = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         place.task.take_log(&mut self.log);
         match polled {
-            Poll::Ready(Ok(())) if place.task.write_count() > 0 => {
+            Poll::Ready(Ok(())) => {
                 place.run = None;
-                place.applying = 0;
-                self.apply(index, finished);
+                self.commit(index, finished);
             }
-            Poll::Ready(result) => {
-                let result = result.map_err(|error| place.task.failure_of(error));
-                self.finish(index, result, finished);
+            Poll::Ready(Err(error)) => {
+                let failure = place.task.failure_of(error);
+                self.finish(index, Err(failure), finished);
             }
             Poll::Pending if place.task.waiting() == 0 => self.runnable.push_back(index),
             Poll::Pending => {
@@ -301,21 +286,12 @@ impl Local {
         }
     }
 
-    /// Submits the next write of a successful invocation.
-    fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+    /// Submits the commit of a successful invocation.
+    fn commit(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
         let Local { session, places, .. } = self;
         let place = &places[index];
-        if place.applying == 0 && place.task.write_count() > 1 && !is_local(&place.task, session) {
-            let refused = Error::Refused { status: Status::NotLocal, text: String::new() };
-            return self.finish(index, Err(LocalFailure::Server(refused)), finished);
-        }
-        let tag = tag_of(index, place.generation, APPLYING);
-        let submitted = place.task.with_write(place.applying, |write| {
-            let PendingWrite { table, key, value, ttl_ms, condition } = write;
-            let write = Write { key, value: value.as_deref(), condition: *condition, ttl_ms: *ttl_ms };
-            session.submit(&write.request(*table), tag)
-        });
-        match submitted {
+        let tag = tag_of(index, place.generation, COMMITTING);
+        match place.task.commit(session, tag) {
             None => self.finish(index, Ok(()), finished),
             Some(Ok(())) => {}
             // Repeated at the next poll.
@@ -324,29 +300,17 @@ impl Local {
         }
     }
 
-    fn go_on_applying(
+    fn committed(
         &mut self,
         index: usize,
         outcome: Result<(), Option<Error>>,
         finished: &mut impl FnMut(Finished<'_>),
     ) {
-        let place = &mut self.places[index];
-        let of = place.task.write_count();
         match outcome {
-            Ok(()) => {
-                place.applying += 1;
-                if place.applying == of {
-                    return self.finish(index, Ok(()), finished);
-                }
-                self.apply(index, finished);
-            }
-            Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
-            Err(None) if place.applying == 0 => {
-                self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
-            }
+            Ok(()) => self.finish(index, Ok(()), finished),
+            Err(None) if self.places[index].runs < RUNS_MAX => self.run_again(index),
             Err(None) => {
-                let applied = place.applying;
-                self.finish(index, Err(LocalFailure::PartlyApplied { applied, of }), finished);
+                self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
             }
             Err(Some(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
@@ -395,22 +359,13 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
 }
 
-/// Decodes the reply to a write. The error is the failure, or `None` for a conflict.
-fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
+/// Decodes the reply to a commit. The error is the failure, or `None` for a conflict.
+fn outcome_of(completion: &Completion<'_>) -> Result<(), Option<Error>> {
     match completion.status {
-        // Deleting an absent object succeeds.
-        Ok(Status::Ok | Status::NotFound) => Ok(()),
-        Ok(Status::ConditionFailed) => Err(None),
+        Ok(Status::Ok) => Ok(()),
+        Ok(Status::Conflict) => Err(None),
         _ => Err(Error::check(completion).err()),
     }
-}
-
-/// Returns whether all writes belong to one server.
-fn is_local(task: &Task, session: &mut Session) -> bool {
-    let mut servers = (0..task.write_count())
-        .filter_map(|write| task.with_write(write, |write| session.server_of(write.table, &write.key)));
-    let first = servers.next();
-    servers.all(|server| Some(server) == first)
 }
 
 impl fmt::Display for LocalFailure {
@@ -418,12 +373,6 @@ impl fmt::Display for LocalFailure {
         match self {
             LocalFailure::Function(error) => write!(to, "The function ended with an error: {error}."),
             LocalFailure::Server(error) => error.fmt(to),
-            LocalFailure::PartlyApplied { applied, of } => {
-                write!(
-                    to,
-                    "Other writes changed what the function read; {applied} of its {of} writes were applied."
-                )
-            }
         }
     }
 }

@@ -376,10 +376,11 @@ impl Router {
         })
     }
 
-    /// Returns the index of a key's server, as far as known.
-    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
+    /// Returns the index of a key's server, if any server has told of the table's tablets.
+    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> Option<usize> {
         let index = self.index_of(table);
-        self.maps[index].server_of(self.maps[index].position(key))
+        let map = &self.maps[index];
+        (map.version > 0 || !map.is_wanted).then(|| map.server_of(map.position(key)))
     }
 
     /// Returns whether there are several servers.

@@ -210,8 +210,8 @@ impl Session {
         &self.router.settings
     }
 
-    /// Returns the index of a key's server, as far as known.
-    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
+    /// Returns the index of a key's server, if that is known.
+    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> Option<usize> {
         self.router.server_of(table, key)
     }
 

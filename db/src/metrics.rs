@@ -78,6 +78,8 @@ counted! {
     Increments = "increments",
     /// Multi-gets.
     MultiGets = "multi_gets",
+    /// Commits of clients.
+    Commits = "commits",
     /// Steps of enumerations.
     Enumerates = "enumerates",
     /// Steps of scans.

@@ -4,6 +4,7 @@
 //! later quotas, views, durability) stands in one place, and so does the mapping from errors of the store to statuses.
 //! Operations run on the worker's thread under its epoch pin and never block.
 
+pub mod commit;
 pub mod read;
 pub mod remote;
 pub mod transaction;

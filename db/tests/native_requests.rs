@@ -25,7 +25,9 @@ use db::worker::ports::Exits;
 use db::worker::response_limiter::{ResponseLimiter, ResponseRate};
 use net::{Batch, Outbox};
 use store::{Config, Core, Store};
-use wire::{Condition, FrameReader, FrameWriter, Request, Status, TenantId};
+use wire::{
+    Changes, CommitRead, CommitWrite, Condition, FrameReader, FrameWriter, Request, Status, TenantId,
+};
 
 /// Counts the messages of what is sent and forgets it.
 struct Sink {
@@ -174,6 +176,10 @@ impl Bench {
     /// Serves `rounds` batches of 256 requests: allocations, and nanoseconds per request of the median batch.
     fn measure(&mut self, rounds: u64, what: &str, objects: u64) -> (u64, f64) {
         let keys: Vec<[u8; 30]> = (0..objects).map(key).collect();
+        let write = |key| CommitWrite { table: TABLE, key, value: Some(&[7; 100][..]), ttl_ms: None };
+        let pairs: Vec<[CommitWrite<'_>; 2]> =
+            keys.iter().zip(keys.iter().rev()).map(|(one, other)| [write(one), write(other)]).collect();
+        let absent = [b"a", b"b", b"c", b"d"].map(|key| CommitRead { table: TABLE, key, version: 0 });
         let mut random = fastrand::Rng::with_seed(3);
         let (mut allocations, mut spent) = (0, Vec::with_capacity(rounds as usize));
         for _ in 0..rounds {
@@ -181,6 +187,10 @@ impl Bench {
                 let key = &keys[random.usize(..keys.len())];
                 match what {
                     "get" => Request::Get { table: TABLE, key },
+                    "commit" => {
+                        let pair = &pairs[random.usize(..pairs.len())];
+                        Request::Commit { changes: Changes::listed(&absent, &[], pair) }
+                    }
                     "increment" => Request::Increment { table: TABLE, key: b"n", delta: 1 },
                     _ => Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always },
                 }
@@ -218,7 +228,7 @@ fn load(bench: &mut Bench, objects: u64) {
 fn a_native_request_allocates_nothing() {
     let mut bench = Bench::new(64 << 20);
     load(&mut bench, 10_000);
-    for what in ["get", "put", "increment"] {
+    for what in ["get", "put", "increment", "commit"] {
         bench.measure(400, what, 10_000);
         let (allocations, _) = bench.measure(400, what, 10_000);
         assert_eq!(allocations, 0, "{what}");
@@ -231,7 +241,7 @@ fn what_a_native_request_costs() {
     let mut bench = Bench::new(1 << 30);
     let objects = 1_000_000;
     load(&mut bench, objects);
-    for what in ["get", "put", "increment"] {
+    for what in ["get", "put", "increment", "commit"] {
         bench.measure(4_000, what, objects);
         let (_, nanoseconds) = bench.measure(4_000, what, objects);
         println!("{what}: {nanoseconds:.0} ns");

@@ -11,7 +11,7 @@ use crate::table::Table;
 
 impl Core {
     /// Names the request to which the writes from now on belong, until [`Core::end_request`]; `reply` is what a commit
-    /// records as its reply. Writes of one object record their own.
+    /// records as its reply, or its version if that is empty. Writes of one object record their own.
     #[inline]
     pub fn begin_request(&self, request: RequestId, reply: &[u8]) {
         self.request.set(Some(request));
@@ -70,7 +70,9 @@ impl Pinned<'_> {
     /// Copies the completion record of a commit to the durable head.
     pub(crate) fn stage_completion_of_commit(&self, table: &Table) -> Result<(), WriteError> {
         let Some(request) = self.core.request.get() else { return Ok(()) };
-        let value = [&[3], &self.core.reply.borrow()[..]].concat();
+        let reply = self.core.reply.borrow();
+        // Without a reply of its own it is the version, as of a write of one object.
+        let value = if reply.is_empty() { Vec::new() } else { [&[3], &reply[..]].concat() };
         self.append_completion(table, request, &value)
     }
 

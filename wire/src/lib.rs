@@ -36,7 +36,7 @@ pub use name::{TenantId, function_hash, name_is_valid, path_is_valid, qualified_
 pub use open::{
     Attach, LoggedReply, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, VersionRange,
 };
-pub use request::{KeyRange, Request};
+pub use request::{Changes, CommitItem, CommitRange, CommitRead, CommitWrite, Items, KeyRange, Request};
 pub use requester::{
     Accepted, Completion, CompletionError, Journey, Requester, RequesterConfig, SubmitError,
 };

@@ -54,6 +54,14 @@ pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Maximum keys of one multi-get, so that one request stays a bounded piece of work.
 pub const MULTI_GET_KEYS_MAX: usize = 1_024;
 
+/// Maximum objects that one commit names as read: as many as a function may read that writes.
+pub const COMMIT_READS_MAX: usize = 3_072;
+/// Maximum ranges that one commit names as scanned. Each is walked past the reads that it names and the commit's own writes: ranges
+/// times writes are at most [`COMMIT_WRITES_MAX`].
+pub const COMMIT_RANGES_MAX: usize = 16;
+/// Maximum writes of one commit: as many as those of a function.
+pub const COMMIT_WRITES_MAX: usize = 1_024;
+
 /// Longest time to live of an object, in milliseconds: 139 years, so that no sum with a time of day overflows.
 pub const TTL_MS_MAX: u64 = 1 << 42;
 /// Maximum objects of one reply of an enumeration, so that one request stays a bounded piece of work.
@@ -114,6 +122,7 @@ const _: () = assert!(STREAM_BODY_BYTES_MAX >= ARGUMENTS_BYTES_MAX + KEY_BYTES_M
 const _: () = assert!(STREAM_BODY_BYTES_MAX >= REPLY_BYTES_MAX + 64);
 const _: () = assert!(INSTALL_BODY_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(MULTI_GET_KEYS_MAX <= u16::MAX as usize);
+const _: () = assert!(COMMIT_READS_MAX <= u16::MAX as usize && COMMIT_WRITES_MAX <= COMMIT_READS_MAX);
 const _: () = assert!(ENUMERATE_OBJECTS_MAX <= u16::MAX as usize);
 const _: () = assert!(ENUMERATE_BYTES_MAX + VALUE_BYTES_MAX + KEY_BYTES_MAX < STREAM_BODY_BYTES_MAX);
 const _: () = assert!(CURSOR_BYTES_MAX <= u8::MAX as usize);

@@ -32,6 +32,9 @@ pub const TABLETS: u8 = 13;
 /// Reads one object without waiting, for clients that read both servers of a migration.
 pub const GET_NOW: u8 = 14;
 
+/// Writes several objects as one, if what was read is unchanged.
+pub const COMMIT: u8 = 15;
+
 /// Returns whether the request changes nothing, so that it may execute twice. An invocation may write.
 #[inline]
 pub const fn is_read(opcode: u8) -> bool {

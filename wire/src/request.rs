@@ -4,9 +4,11 @@
 //! borrows the frame; nothing is copied. The server checks tables, extensions and permissions. [`Request::check`]
 //! tells before sending whether a server could accept a request. `docs/formats.md` draws the bodies.
 
+mod commit;
 mod decode;
 mod range;
 
+pub use commit::{Changes, CommitItem, CommitRange, CommitRead, CommitWrite, Items};
 pub use range::KeyRange;
 use range::ScanHead;
 
@@ -138,6 +140,11 @@ pub enum Request<'a> {
         /// The objects' keys.
         keys: Keys<'a>,
     },
+    /// Commits writes as one, if everything that was read is unchanged.
+    Commit {
+        /// What was read and is to be written.
+        changes: Changes<'a>,
+    },
     /// Calls a function of an extension.
     Invoke {
         /// The extension's id.
@@ -181,6 +188,7 @@ impl<'a> Request<'a> {
             Request::Verify { .. } => opcode::VERIFY,
             Request::Tablets { .. } => opcode::TABLETS,
             Request::MultiGet { .. } => opcode::MULTI_GET,
+            Request::Commit { .. } => opcode::COMMIT,
             Request::Invoke { .. } => opcode::INVOKE,
         }
     }
@@ -206,6 +214,7 @@ impl<'a> Request<'a> {
             Request::Verify { cursor, .. } => GET_HEAD_BYTES + cursor.len(),
             Request::Tablets { .. } => GET_HEAD_BYTES,
             Request::MultiGet { keys, .. } => MULTI_GET_HEAD_BYTES + keys.encoded_bytes(),
+            Request::Commit { changes } => changes.encoded_bytes(),
             Request::Invoke { key, arguments, .. } => INVOKE_HEAD_BYTES + key.len() + arguments.len(),
         }
     }
@@ -215,7 +224,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// The status that a server would return: [`Status::KeyTooLarge`], [`Status::ValueTooLarge`],
     /// [`Status::ArgumentsTooLarge`], [`Status::LimitExceeded`] for too many keys, [`Status::OutOfRange`] for a time
-    /// or a size of a reply, [`Status::CursorInvalid`].
+    /// or a size of a reply, [`Status::CursorInvalid`], [`Status::Malformed`] for a commit of nothing.
     #[inline]
     pub fn check(&self) -> Result<(), Status> {
         match self {
@@ -247,6 +256,7 @@ impl<'a> Request<'a> {
                 at_most(value, VALUE_BYTES_MAX, Status::ValueTooLarge)
             }
             Request::MultiGet { keys, .. } => keys.check(),
+            Request::Commit { changes } => changes.check(),
             Request::Invoke { key, arguments, .. } => {
                 at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
                 at_most(arguments, ARGUMENTS_BYTES_MAX, Status::ArgumentsTooLarge)
@@ -309,6 +319,7 @@ impl<'a> Request<'a> {
                 head[6..].copy_from_slice(&[0; 2]);
                 keys.encode(rest);
             }
+            Request::Commit { changes } => changes.encode(body),
             Request::Invoke { .. } => self.encode_invoke(body),
         }
     }
@@ -379,7 +390,7 @@ impl Request<'_> {
     /// Returns the table's id, if the request has one.
     #[inline]
     #[must_use]
-    pub const fn table(&self) -> Option<u32> {
+    pub fn table(&self) -> Option<u32> {
         match self {
             Request::Ping => None,
             Request::Get { table, .. }
@@ -395,6 +406,7 @@ impl Request<'_> {
             | Request::Tablets { table }
             | Request::MultiGet { table, .. }
             | Request::Invoke { table, .. } => Some(*table),
+            Request::Commit { changes } => Some(changes.first()?.0),
         }
     }
 
@@ -412,6 +424,7 @@ impl Request<'_> {
             | Request::Increment { key, .. }
             | Request::IncrementFloat { key, .. }
             | Request::Invoke { key, .. } => Some(position_of(key)),
+            Request::Commit { changes } => Some(position_of(changes.first()?.1)),
             Request::Enumerate { cursor, .. } | Request::Verify { cursor, .. } => Some(next_position(cursor)),
             Request::Ping | Request::Tablets { .. } | Request::MultiGet { .. } | Request::Scan { .. } => None,
         }

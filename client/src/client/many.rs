@@ -1,7 +1,7 @@
 //! Many writes at once: separate requests, packed together into few frames.
 //!
-//! They are not atomic: each one succeeds or fails independently, executes at most once, and has its own result. Use an
-//! extension for all or nothing. See "Many writes are many requests" in docs/notes.md.
+//! They are not atomic: each one succeeds or fails independently, executes at most once, and has its own result. Use
+//! [`Client::transaction`], or an extension, for all or nothing. See "Many writes are many requests" in docs/notes.md.
 
 use wire::{Completion, Condition, Request, reply};
 

@@ -41,6 +41,7 @@ impl Error {
             }
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
+            Error::Conflict { .. } | Error::NotCommitted { .. } => return next_after(Status::Conflict),
             Error::AddressInvalid { .. } => {
                 "give HOST:PORT, for instance 127.0.0.1:7700, or several separated by commas"
             }
@@ -195,6 +196,13 @@ impl fmt::Display for Error {
             }
             Error::ConditionFailed { current } => {
                 write!(to, "The condition does not hold: the object's version is {current}.")?;
+            }
+            Error::NotCommitted { .. } => {
+                write!(to, "A read of the transaction had no answer; nothing was written.")?
+            }
+            Error::Conflict { table, key } => {
+                let key = key.escape_ascii();
+                write!(to, "Others kept changing `{key}` of table {table}; nothing was written.")?;
             }
             Error::ExtensionFailed { code, message } => {
                 write!(to, "The extension returned error {code}")?;

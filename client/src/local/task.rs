@@ -3,9 +3,8 @@
 //! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells that are
 //! borrowed for one call. A ticket is the number of the first operation that a future waits for, counted from 1.
 //!
-//! A page of objects is for functions that only read. A function that writes is refused: its writes are applied one by
-//! one, each on the condition of its own object, so nothing guarantees that the objects of a page are still current.
-//! The server verifies scans at the commit; such functions run there.
+//! A page of objects is for functions that only read. A function that writes is refused, since its commit names no ranges yet; such
+//! functions run at the server.
 
 mod answers;
 mod pages;
@@ -66,6 +65,8 @@ struct Operation {
     table: u32,
     key: Vec<u8>,
     state: State,
+    /// Whether it found the invocation's own write, so that nothing of the server was read.
+    is_own: bool,
     /// Remaining time to live of the object read, in milliseconds.
     ttl_ms: Option<u64>,
     /// Set for [`Lookup::Page`].
@@ -82,8 +83,6 @@ struct Operations {
 /// A function's knowledge of an object.
 struct Seen {
     record: RawRecord,
-    /// The version that the server returned, 0 for none. `None` if it was not asked.
-    version: Option<u64>,
     /// Remaining time to live, also of a pending write, in milliseconds.
     ttl_ms: Option<u64>,
 }
@@ -235,8 +234,7 @@ impl Task {
         if !holds {
             return Err(sandstorm::Error::ConditionFailed.into());
         }
-        let version = seen.and_then(|seen| seen.version);
-        Ok(self.writes.borrow_mut().put(table, key, value, version)?)
+        Ok(self.writes.borrow_mut().put(table, key, value)?)
     }
 
     /// Replaces a number by the result of `sum` for a host call.
@@ -259,7 +257,7 @@ impl Task {
         };
         let sum = sum(old).ok_or(sandstorm::Error::Overflow)?;
         let number = (&sum[..], seen.ttl_ms);
-        self.writes.borrow_mut().put(table, key, Some(number), seen.version)?;
+        self.writes.borrow_mut().put(table, key, Some(number))?;
         Ok(sum)
     }
 
@@ -295,13 +293,13 @@ impl Task {
         if index == OPERATIONS_MAX {
             return Err(sandstorm::Error::LimitExceeded);
         }
-        let state = own.map_or(State::Waiting, State::Done);
+        let (state, is_own) = (own.map_or(State::Waiting, State::Done), own.is_some());
         if let Some(operation) = operations.list.get_mut(index) {
             let key = refill(&mut operation.key, key);
-            *operation = Operation { ask, table, key, state, ttl_ms: None, page: None };
+            *operation = Operation { ask, table, key, state, is_own, ttl_ms: None, page: None };
         } else {
             let key = key.to_vec();
-            operations.list.push(Operation { ask, table, key, state, ttl_ms: None, page: None });
+            operations.list.push(Operation { ask, table, key, state, is_own, ttl_ms: None, page: None });
         }
         operations.count += 1;
         if own.is_none() {
@@ -339,7 +337,7 @@ impl Task {
         let index = *ticket as usize - 1;
         let record = self.result(index)?;
         let ttl_ms = self.operations.borrow().list[index].ttl_ms;
-        Ok(Seen { record, version: Some(record.version), ttl_ms })
+        Ok(Seen { record, ttl_ms })
     }
 
     /// Returns an object as the invocation wrote it, or else first read it.
@@ -348,7 +346,7 @@ impl Task {
         let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {
             State::Done(record)
                 if operation.ask == Lookup::Object
-                    && record.version != VERSION_UNAPPLIED
+                    && !operation.is_own
                     && operation.table == table
                     && operation.key == key =>
             {
@@ -356,13 +354,12 @@ impl Task {
             }
             _ => None,
         });
-        let version = read.map(|(record, _)| record.version);
         match self.own_write(table, key) {
             Some(record) => {
                 let ttl_ms = self.writes.borrow().find(table, key).and_then(|write| write.ttl_ms);
-                Some(Seen { record, version, ttl_ms })
+                Some(Seen { record, ttl_ms })
             }
-            None => read.map(|(record, ttl_ms)| Seen { record, version, ttl_ms }),
+            None => read.map(|(record, ttl_ms)| Seen { record, ttl_ms }),
         }
     }
 }

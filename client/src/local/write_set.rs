@@ -1,9 +1,8 @@
 //! The writes of an invocation, collected until it has succeeded.
 //!
-//! A later write of an object replaces an earlier one, so each object is written once. A write records the version that
-//! the invocation read, if it did: it is applied on that condition.
+//! A later write of an object replaces an earlier one, so each object is written once.
 
-use wire::Condition;
+use wire::CommitWrite;
 
 /// Maximum number of objects that one invocation may write.
 const WRITES_MAX: usize = 1024;
@@ -15,7 +14,6 @@ pub(super) struct PendingWrite {
     pub(super) value: Option<Vec<u8>>,
     /// Time to live from the moment of the write, in milliseconds.
     pub(super) ttl_ms: Option<u64>,
-    pub(super) condition: Condition,
 }
 
 /// The writes of one invocation, in order of first mention.
@@ -25,12 +23,17 @@ pub(super) struct WriteSet {
 }
 
 impl WriteSet {
-    pub(super) fn len(&self) -> usize {
-        self.writes.len()
-    }
-
-    pub(super) fn get(&self, index: usize) -> Option<&PendingWrite> {
-        self.writes.get(index)
+    /// Returns the writes, as a commit takes them.
+    pub(super) fn all(&self) -> Vec<CommitWrite<'_>> {
+        self.writes
+            .iter()
+            .map(|PendingWrite { table, key, value, ttl_ms }| CommitWrite {
+                table: *table,
+                key,
+                value: value.as_deref(),
+                ttl_ms: *ttl_ms,
+            })
+            .collect()
     }
 
     /// Returns the latest write of an object.
@@ -38,14 +41,12 @@ impl WriteSet {
         self.writes.iter().find(|write| write.table == table && write.key == key)
     }
 
-    /// Adds a write of a value with its time to live. `seen`: the version that the invocation read, 0 for none, `None`
-    /// if it did not read the object.
+    /// Adds a write of a value with its time to live.
     pub(super) fn put(
         &mut self,
         table: u32,
         key: &[u8],
         value: Option<(&[u8], Option<u64>)>,
-        seen: Option<u64>,
     ) -> Result<(), sandstorm::Error> {
         let ttl_ms = value.and_then(|(_, ttl_ms)| ttl_ms);
         let value = value.map(|(value, _)| value.to_vec());
@@ -56,12 +57,7 @@ impl WriteSet {
         if self.writes.len() == WRITES_MAX {
             return Err(sandstorm::Error::LimitExceeded);
         }
-        let condition = match seen {
-            None => Condition::Always,
-            Some(0) => Condition::Absent,
-            Some(version) => Condition::Version(version),
-        };
-        self.writes.push(PendingWrite { table, key: key.to_vec(), value, ttl_ms, condition });
+        self.writes.push(PendingWrite { table, key: key.to_vec(), value, ttl_ms });
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use control::{
     TableId, TableStatistics, TenantCreated, TenantEntry,
 };
 use wire::{
-    Body, Condition, LoggedReply, Request, ServerPlace, ShmEndpoint, Status, TabletMap, function_hash, reply,
+    Body, Changes, CommitItem, Condition, LoggedReply, Request, ServerPlace, ShmEndpoint, Status, TabletMap,
+    function_hash, reply,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -262,6 +263,7 @@ impl World {
                 self.write(table, key, Some(&value.to_le_bytes()), Condition::Always);
                 (Status::Ok, reply::Number { version: self.version, value }.encode().to_vec())
             }
+            Request::Commit { changes } => self.commit(&changes),
             Request::IncrementFloat { .. }
             | Request::Enumerate { .. }
             | Request::Scan { .. }
@@ -295,6 +297,22 @@ impl World {
             }
             Request::Invoke { .. } => (Status::UnknownFunction, vec![]),
         }
+    }
+
+    fn commit(&mut self, changes: &Changes<'_>) -> (Status, Vec<u8>) {
+        for (at, item) in changes.items().enumerate() {
+            if let CommitItem::Read(read) = item
+                && self.version_of(read.table, read.key) != read.version
+            {
+                return (Status::Conflict, (at as u32).to_le_bytes().to_vec());
+            }
+        }
+        for item in changes.items() {
+            if let CommitItem::Write(write) = item {
+                self.write(write.table, write.key, write.value, Condition::Always);
+            }
+        }
+        (Status::Ok, reply::encode_version(self.version).to_vec())
     }
 
     fn version_of(&self, table: u32, key: &[u8]) -> u64 {

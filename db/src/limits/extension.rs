@@ -231,6 +231,8 @@ const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < WATCHDOG_LOOK_MS * 1000);
 const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 
 const _: () = assert!(TRANSACTION_READS_MAX + TRANSACTION_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
+const _: () =
+    assert!(wire::limits::COMMIT_READS_MAX + wire::limits::COMMIT_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
 const _: () = assert!(TRANSACTION_BYTES >= store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX);
 const _: () = assert!(MEMORY_PART_BYTES_KEPT.is_multiple_of(4096) && ARENA_BYTES > MEMORY_PART_BYTES_KEPT);
 const _: () = assert!(WARM_BYTES_PER_WORKER > 4 * MEMORY_PART_BYTES_KEPT);

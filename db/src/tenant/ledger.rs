@@ -42,6 +42,8 @@ counted! {
     Increments = "increments",
     /// Multi-gets.
     MultiGets = "multi_gets",
+    /// Commits of clients.
+    Commits = "commits",
     /// Steps of enumerations.
     Enumerates = "enumerates",
     /// Steps of scans.
@@ -79,6 +81,7 @@ impl Entry {
             Request::Verify { .. } => Self::Verifies,
             Request::Tablets { .. } => Self::TabletMaps,
             Request::MultiGet { .. } => Self::MultiGets,
+            Request::Commit { .. } => Self::Commits,
             Request::Invoke { .. } => Self::Invokes,
         }
     }

@@ -1,4 +1,4 @@
-//! Executes one native request to completion: get, put, delete, increment, multi-get, ping; `listing.rs` handles whole
+//! Executes one native request to completion: get, put, delete, increment, multi-get, commit, ping; `listing.rs` handles whole
 //! tables.
 //!
 //! A request needs no task, no allocation, and no copy of a value except the one into the reply. Mutations pass the
@@ -8,23 +8,25 @@
 
 use store::{Object, RequestId, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
-use wire::{Keys, Request, Status, opcode};
+use wire::{Changes, Keys, Request, Status, opcode};
 
 use super::listing;
 use super::prefetch::Located;
 use super::replies::{Caller, ReplyPlace, RequestOutcome, answer_copy, refuse, reply_bare, ttl_ms};
 use super::stale_read;
+use crate::extension::allowance::Allowance;
 use crate::limits::RETRY_UNHEARD_US;
 use crate::metrics::Counter;
+use crate::ops::commit::CommitLimits;
 use crate::ops::write::{WriteOutcome, WriteTarget};
-use crate::ops::{WorkerEnvironment, read, write};
+use crate::ops::{self, WorkerEnvironment, read, write};
 use crate::session::{Claim, Session};
 use crate::tablet::TableEntry;
 
 /// Returns whether a request that asks for the disk is a write to a table in memory.
 #[inline]
 pub fn cannot_sync(request: &Request<'_>, located: Located<'_>) -> bool {
-    !matches!(request, Request::Invoke { .. })
+    !matches!(request, Request::Invoke { .. } | Request::Commit { .. })
         && !opcode::is_read(request.opcode())
         && located.entry.is_some_and(|entry| !entry.durability.is_on_disk())
 }
@@ -46,6 +48,10 @@ pub fn execute<const IS_NEW: bool>(
         }
     };
     match *request {
+        Request::Commit { changes } => {
+            count(Counter::Commits);
+            return commit(environment, caller, (request, located), &changes, place);
+        }
         Request::Get { key, .. } => {
             count(Counter::Gets);
             if let Some(part) = located.part {
@@ -197,6 +203,22 @@ fn get_arriving(
         None => return RequestOutcome::Lacks,
     }
     RequestOutcome::Answered
+}
+
+/// Commits once what a client asks for.
+fn commit(
+    environment: &WorkerEnvironment<'_>,
+    caller: Caller<'_>,
+    (request, located): (&Request<'_>, Located<'_>),
+    changes: &Changes<'_>,
+    place: &mut impl ReplyPlace,
+) -> RequestOutcome {
+    let session = caller.session;
+    let Allowance { reads, writes, write_bytes, .. } = Allowance::of(&session.account);
+    let (limits, for_disk) = (CommitLimits { reads, writes, write_bytes }, environment.core.asks_for_disk());
+    mutate(environment, caller, (request, located), place, |_| {
+        ops::commit::commit(environment, (session.tenant, limits, for_disk), changes)
+    })
 }
 
 /// Executes a mutation once, and answers every copy of it alike.

@@ -223,6 +223,7 @@ fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
         | Request::Increment { table, key, .. }
         | Request::IncrementFloat { table, key, .. }
         | Request::Invoke { table, key, .. } => Some((table, Some(key))),
+        Request::Commit { changes } => changes.first().map(|(table, key)| (table, Some(key))),
         // These prefetch for themselves.
         Request::MultiGet { table, .. }
         | Request::Enumerate { table, .. }

@@ -298,6 +298,13 @@ impl Pinned<'_> {
         }
     }
 
+    /// Notes that whatever a table holds now may be shown, if the request in progress waits for what it does there.
+    pub fn note_shown(&self, table: &Table) {
+        if self.is_noted(table) {
+            self.note_seen_of(table);
+        }
+    }
+
     /// Notes that whatever a table holds now may be shown: for scans and counts of one that [`Pinned::is_noted`].
     pub(crate) fn note_seen_of(&self, table: &Table) {
         let Some(durable) = &self.core.store.log.durable else { return };

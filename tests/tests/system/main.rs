@@ -36,4 +36,5 @@ mod shm;
 mod tables;
 mod tao;
 mod tenants;
+mod transactions;
 mod transfer;

@@ -3,6 +3,7 @@
 //! Every length is checked against the available bytes and against the limits; padding must be zero. Nothing is
 //! copied and nothing panics: an invalid request becomes the status that the server returns.
 
+use super::commit::Changes;
 use super::range::ScanHead;
 use super::{
     ENUMERATE_HEAD_BYTES, INVOKE_HEAD_BYTES, MULTI_GET_HEAD_BYTES, Request, WRITE_HEAD_BYTES, at_most, within,
@@ -14,7 +15,7 @@ use crate::opcode;
 use crate::status::Status;
 
 impl<'a> Request<'a> {
-    /// Decodes a body. Borrows all of it; costs a few nanoseconds, and one step per key for a multi-get.
+    /// Decodes a body. Borrows all of it; costs a few nanoseconds, and one step per key for a multi-get, or item for a commit.
     ///
     /// # Errors
     /// The status to return: [`Status::UnknownOpcode`], [`Status::Malformed`], or the limit exceeded as in
@@ -34,6 +35,7 @@ impl<'a> Request<'a> {
             }
             opcode::INVOKE => decode_invoke(body),
             opcode::MULTI_GET => decode_multi_get(body),
+            opcode::COMMIT => Ok(Request::Commit { changes: Changes::decode(body)? }),
             opcode::DELETE => {
                 let (WriteHead { table, condition, .. }, key, behind) = read_write(body)?;
                 if !behind.is_empty() {

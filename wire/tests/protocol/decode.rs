@@ -110,7 +110,8 @@ fn damaged_bodies_never_panic_a_decoder() {
         let (code, mut bytes) = if rng.bool() {
             let material = Material::new(&mut rng);
             let slices = material.slices();
-            let request = material.request(&mut rng, &slices);
+            let lists = material.lists(&mut rng, &slices);
+            let request = material.request(&mut rng, &slices, &lists);
             (request.opcode(), samples::encode(&request))
         } else {
             rng.choice(&openings).expect("there are some").clone()
@@ -127,7 +128,8 @@ fn every_cut_of_a_request_is_refused_or_means_a_shorter_one() {
     for _ in 0..200 {
         let material = Material::new(&mut rng);
         let slices = material.slices();
-        let request = material.request(&mut rng, &slices);
+        let lists = material.lists(&mut rng, &slices);
+        let request = material.request(&mut rng, &slices, &lists);
         let body = samples::encode(&request);
         assert_eq!(Request::decode(request.opcode(), &body), Ok(request));
         for cut in 0..body.len() {

@@ -1,11 +1,17 @@
 //! Every data request, answer and record means the same on both sides.
 
+use std::ops::Range;
+
 use crate::samples::{self, Material};
 use crate::seed;
 use wire::limits::{
-    ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, MULTI_GET_KEYS_MAX, STREAM_BODY_BYTES_MAX, VALUE_BYTES_MAX,
+    ARGUMENTS_BYTES_MAX, COMMIT_RANGES_MAX, COMMIT_READS_MAX, COMMIT_WRITES_MAX, KEY_BYTES_MAX,
+    MULTI_GET_KEYS_MAX, STREAM_BODY_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use wire::{Condition, KeyRange, Keys, RecordHeader, Request, Status, opcode, reply};
+use wire::{
+    Changes, CommitRange, CommitRead, CommitWrite, Condition, KeyRange, Keys, RecordHeader, Request, Status,
+    opcode, reply,
+};
 
 #[test]
 fn every_data_request_survives_the_wire() {
@@ -13,7 +19,8 @@ fn every_data_request_survives_the_wire() {
     for _ in 0..seed::budget(5_000, 500_000) {
         let material = Material::new(&mut rng);
         let slices = material.slices();
-        let request = material.request(&mut rng, &slices);
+        let lists = material.lists(&mut rng, &slices);
+        let request = material.request(&mut rng, &slices, &lists);
         let body = samples::encode(&request);
         assert_eq!(request.check(), Ok(()));
         assert_eq!(Request::decode(request.opcode(), &body), Ok(request));
@@ -169,12 +176,51 @@ fn requests_beyond_a_limit_are_named_by_both_sides() {
 }
 
 #[test]
+fn commits_beyond_a_limit_or_of_nothing_are_refused_by_both_sides() {
+    let refused = |changes: Changes<'_>, status: Status| {
+        let request = Request::Commit { changes };
+        assert_eq!(request.check(), Err(status));
+        assert_eq!(Request::decode(opcode::COMMIT, &samples::encode(&request)), Err(status));
+    };
+    let long = vec![0; VALUE_BYTES_MAX + 1];
+    let read = CommitRead { table: 1, key: b"k", version: 0 };
+    let write = CommitWrite { table: 1, key: b"k", value: None, ttl_ms: None };
+    let range = CommitRange { table: 1, range: KeyRange::default(), until: None, reads: 0..0 };
+    refused(Changes::listed(&[], &[], &[]), Status::Malformed);
+    refused(Changes::listed(&vec![read; COMMIT_READS_MAX + 1], &[], &[]), Status::LimitExceeded);
+    refused(Changes::listed(&[], &vec![range.clone(); COMMIT_RANGES_MAX + 1], &[]), Status::LimitExceeded);
+    refused(Changes::listed(&[], &[], &vec![write; COMMIT_WRITES_MAX + 1]), Status::LimitExceeded);
+    let key = &long[..KEY_BYTES_MAX + 1];
+    let too_long = [CommitRead { key, ..read }];
+    assert_eq!(
+        Request::Commit { changes: Changes::listed(&too_long, &[], &[]) }.check(),
+        Err(Status::KeyTooLarge)
+    );
+    let too_large = CommitWrite { value: Some(&long), ..write };
+    refused(Changes::listed(&[], &[], &[too_large]), Status::ValueTooLarge);
+    for ttl_ms in [0, wire::limits::TTL_MS_MAX + 1] {
+        let late = CommitWrite { value: Some(b"v"), ttl_ms: Some(ttl_ms), ..write };
+        refused(Changes::listed(&[], &[], &[late]), Status::OutOfRange);
+    }
+    // Two ranges with one read, more reads than there are, and one that ends before it begins.
+    let own = CommitRange { reads: 0..1, ..range.clone() };
+    refused(Changes::listed(&[read], &[own.clone(), own], &[]), Status::Malformed);
+    for reads in [0..2, Range { start: 1, end: 0 }] {
+        refused(Changes::listed(&[read], &[CommitRange { reads, ..range.clone() }], &[]), Status::Malformed);
+    }
+    let by_hash = KeyRange { hashes: Some((0, 1)), ..KeyRange::default() };
+    refused(Changes::listed(&[], &[CommitRange { range: by_hash, ..range }], &[]), Status::Malformed);
+}
+
+#[test]
 fn bytes_behind_the_last_field_are_refused() {
     let keys = [b"a".as_slice(), b"".as_slice(), b"ccc".as_slice()];
+    let reads = [CommitRead { table: 1, key: b"k", version: 2 }];
     let requests = [
         Request::Ping,
         Request::Delete { table: 1, key: b"k", condition: Condition::Version(2) },
         Request::MultiGet { table: 1, keys: Keys::from_slices(&keys) },
+        Request::Commit { changes: Changes::listed(&reads, &[], &[]) },
     ];
     for request in requests {
         let mut body = samples::encode(&request);

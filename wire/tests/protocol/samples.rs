@@ -2,13 +2,20 @@
 
 use fastrand::Rng;
 use wire::limits::TTL_MS_MAX;
-use wire::{Condition, FrameWriter, KeyRange, Keys, Request};
+use wire::{Changes, CommitRange, CommitRead, CommitWrite, Condition, FrameWriter, KeyRange, Keys, Request};
 
 /// Owned bytes that random requests borrow.
 pub struct Material {
     key: Vec<u8>,
     value: Vec<u8>,
     keys: Vec<Vec<u8>>,
+}
+
+/// What commits borrow.
+pub struct Lists<'a> {
+    reads: Vec<CommitRead<'a>>,
+    ranges: Vec<CommitRange<'a>>,
+    writes: Vec<CommitWrite<'a>>,
 }
 
 impl Material {
@@ -24,8 +31,37 @@ impl Material {
         self.keys.iter().map(Vec::as_slice).collect()
     }
 
+    /// Reads, ranges and writes of a commit; a write at least.
+    pub fn lists<'a>(&'a self, rng: &mut Rng, slices: &[&'a [u8]]) -> Lists<'a> {
+        let reads: Vec<_> =
+            slices.iter().map(|&key| CommitRead { table: rng.u32(..), key, version: rng.u64(..) }).collect();
+        let mut behind = 0;
+        let mut range = |rng: &mut Rng| {
+            let start = rng.u16(behind..=reads.len() as u16);
+            behind = rng.u16(start..=reads.len() as u16);
+            CommitRange {
+                table: rng.u32(..),
+                range: KeyRange {
+                    from: &self.key,
+                    to: rng.bool().then_some(&*self.key),
+                    ..KeyRange::default()
+                },
+                until: rng.bool().then_some(&*self.key),
+                reads: start..behind,
+            }
+        };
+        let ranges = (0..rng.usize(..3)).map(|_| range(rng)).collect();
+        let write = |rng: &mut Rng| {
+            let value = rng.bool().then_some(&*self.value);
+            let ttl_ms = value.filter(|_| rng.bool()).map(|_| rng.u64(1..=TTL_MS_MAX));
+            CommitWrite { table: rng.u32(..), key: &self.key, value, ttl_ms }
+        };
+        let writes = (0..rng.usize(1..4)).map(|_| write(rng)).collect();
+        Lists { reads, ranges, writes }
+    }
+
     /// A request of a random kind.
-    pub fn request<'a>(&'a self, rng: &mut Rng, slices: &'a [&'a [u8]]) -> Request<'a> {
+    pub fn request<'a>(&'a self, rng: &mut Rng, slices: &'a [&'a [u8]], lists: &'a Lists<'a>) -> Request<'a> {
         let (table, key, value) = (rng.u32(..), self.key.as_slice(), self.value.as_slice());
         let condition = match rng.u8(..4) {
             0 => Condition::Always,
@@ -33,7 +69,7 @@ impl Material {
             2 => Condition::Present,
             _ => Condition::Version(rng.u64(..)),
         };
-        match rng.u8(..14) {
+        match rng.u8(..15) {
             0 => Request::Ping,
             1 => Request::Get { table, key },
             2 => Request::Put { table, key, value, condition },
@@ -65,6 +101,7 @@ impl Material {
             },
             11 => Request::Tablets { table },
             12 => Request::GetNow { table, key },
+            13 => Request::Commit { changes: Changes::listed(&lists.reads, &lists.ranges, &lists.writes) },
             9 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
             _ => Request::Invoke {
                 extension: rng.u32(..),
@@ -102,7 +139,8 @@ pub fn frame(rng: &mut Rng) -> Vec<u8> {
         for _ in 0..rng.usize(1..6) {
             let material = Material::new(rng);
             let slices = material.slices();
-            let request = material.request(rng, &slices);
+            let lists = material.lists(rng, &slices);
+            let request = material.request(rng, &slices, &lists);
             let place = writer.message(&mut buffer, request.opcode(), 0, rng.u32(..), request.body_bytes());
             if let Some(place) = place {
                 request.encode(place);

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use control::{AdminRequest, TableId};
 use sandstorm::Level;
 use sandstorm::abi::{RawEntry, RawRecord};
-use wire::{Completion, Request, Status, reply};
+use wire::{Changes, CommitRead, Completion, Request, Status, reply};
 
-use super::{Lookup, PageOf, State, Task};
+use super::{Lookup, Operation, PageOf, State, Task};
 use crate::local::LocalFailure;
 use crate::local::border::Border;
-use crate::local::write_set::PendingWrite;
 use crate::{Error, Session};
 
 /// Maximum number of bytes lent to one invocation.
@@ -169,17 +168,37 @@ impl Task {
         self.reads.get()
     }
 
-    pub(in crate::local) fn write_count(&self) -> usize {
-        self.writes.borrow().len()
-    }
-
-    /// Lends a write of the write set.
-    pub(in crate::local) fn with_write<T>(
-        &self,
-        index: usize,
-        apply: impl FnOnce(&PendingWrite) -> T,
-    ) -> Option<T> {
-        self.writes.borrow().get(index).map(apply)
+    /// Submits the commit of a function that has ended; `None` if it needs none.
+    pub(in crate::local) fn commit(&self, session: &mut Session, tag: u64) -> Option<Result<(), Error>> {
+        let (operations, writes) = (self.operations.borrow(), self.writes.borrow());
+        let writes = writes.all();
+        let read_version = |operation: &Operation| match operation.state {
+            State::Done(record) if operation.ask == Lookup::Object && !operation.is_own => {
+                Some(record.version)
+            }
+            _ => None,
+        };
+        let read = |operation| {
+            let version = read_version(operation)?;
+            Some(CommitRead { table: operation.table, key: &operation.key, version })
+        };
+        let mut reads: Vec<CommitRead<'_>> =
+            operations.list[..operations.count].iter().filter_map(read).collect();
+        // One read is as of one moment, and functions that only read promise no more.
+        if writes.is_empty() && (reads.len() < 2 || !self.may_write.get()) {
+            return None;
+        }
+        let mut at = |table, key| session.server_of(table, key);
+        let server = writes.iter().find_map(|write| at(write.table, write.key));
+        let server = server.or_else(|| reads.iter().find_map(|read| at(read.table, read.key)));
+        let mut is_elsewhere =
+            |table, key| server.zip(at(table, key)).is_some_and(|(one, other)| one != other);
+        if writes.iter().any(|write| is_elsewhere(write.table, write.key)) {
+            return Some(Err(Error::Refused { status: Status::NotLocal, text: String::new() }));
+        }
+        reads.retain(|read| !is_elsewhere(read.table, read.key));
+        let changes = Changes::listed(&reads, &[], &writes);
+        Some(session.submit(&Request::Commit { changes }, tag))
     }
 
     /// Returns the failure behind a function's error: the server's, if that caused it.

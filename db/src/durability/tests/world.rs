@@ -357,7 +357,8 @@ impl World {
             })
             .collect();
         self.begin_request(core);
-        let said = random.u64(..).to_le_bytes();
+        // Those of clients have no reply of their own.
+        let said = if random.bool() { random.u64(..).to_le_bytes().to_vec() } else { Vec::new() };
         let request = RequestId { client: core as u64, sequence: self.model.sequences[core] };
         self.running().cores[core].begin_request(request, &said);
         let running = self.running();
@@ -373,7 +374,11 @@ impl World {
             .collect();
         let committed = running.cores[core].pin().commit(&[], &writes);
         drop(writes);
-        self.end_request(core, committed.is_ok().then(|| CompletionReply::Bytes(said.into())));
+        let reply = |version| match said.is_empty() {
+            true => CompletionReply::Version(version),
+            false => CompletionReply::Bytes(said.into()),
+        };
+        self.end_request(core, committed.as_ref().ok().copied().map(reply));
         match committed {
             Ok(version) => {
                 let cuts = self.running().cores[core].take_seen();

@@ -8,7 +8,7 @@ use wire::{Request, Status};
 use super::{PendingRequest, PendingRequests};
 use crate::limits::{RESUMED_PER_ROUND, RETRY_ARRIVING_US};
 use crate::metrics::Counter;
-use crate::ops::{WorkerEnvironment, read};
+use crate::ops::{WorkerEnvironment, commit, read};
 use crate::session::{Route, Session};
 use crate::view::RoundView;
 use crate::view::catalog::WorkerCatalog;
@@ -44,6 +44,7 @@ pub fn park(
 ) {
     let lacks: Vec<(&Table, u64)> = match (*request, located.entry) {
         (Request::MultiGet { keys, .. }, Some(entry)) => read::lacking(environment.pin, entry, keys),
+        (Request::Commit { changes }, _) => commit::lacking(environment, came.session.tenant, &changes),
         _ => located.part.map(|part| (part, located.hash)).into_iter().collect(),
     };
     let mut body = vec![0; request.body_bytes()];
@@ -59,7 +60,7 @@ pub fn park(
         since_us,
     };
     let metrics = environment.metrics;
-    let refused = if lacks.iter().all(|(part, hash)| part.want(*hash)) {
+    let refused = if !lacks.is_empty() && lacks.iter().all(|(part, hash)| part.want(*hash)) {
         pending.park(parked, lacks.iter().map(|(part, hash)| (part.id(), *hash)).collect()).err()
     } else {
         Some(parked)

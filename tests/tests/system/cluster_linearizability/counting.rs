@@ -92,7 +92,7 @@ impl Counts {
             let tag = tag(number, random.u64(0..TAGS));
             let from = random.u64(0..DIGITS);
             let to = (from + random.u64(1..DIGITS)) % DIGITS;
-            worker.shift(&tag, from, to);
+            worker.shift(&tag, (from, to), random.bool());
         }
         worker.ended
     }
@@ -122,10 +122,15 @@ impl Worker<'_> {
         self.note(added, &[(table, key, 1)], found);
     }
 
-    fn shift(&mut self, tag: &[u8], from: u64, to: u64) {
+    /// Shifts by a function, or by a transaction of this client.
+    fn shift(&mut self, tag: &[u8], (from, to): (u64, u64), by_transaction: bool) {
         let table = self.counts.tables[1];
         let [from, to] = [from, to].map(|it| digit(tag.to_vec(), it));
-        let shifted = self.client.invoke("shift.shift", table, &from, &to);
+        let shifted = if by_transaction {
+            self.commit_shift(&from, &to)
+        } else {
+            self.client.invoke("shift.shift", table, &from, &to).map(drop)
+        };
         self.note(shifted, &[(table, from.clone(), -1), (table, to, 1)], None);
         if let Some(sum) = self.counts.sum(&mut self.client, tag) {
             assert_eq!(sum, BEGINNING * DIGITS as i64, "a shift was done by half");
@@ -135,6 +140,17 @@ impl Worker<'_> {
             let expected = &self.ended.numbers[&(table, from)];
             assert!(expected.contains(&found), "{found} of {expected:?}");
         }
+    }
+
+    fn commit_shift(&mut self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let table = self.counts.tables[1];
+        self.client.transaction(|tx| {
+            for (key, delta) in [(from, -1), (to, 1)] {
+                let number = to_number(&tx.get(table, key)?.expect("it is never deleted"));
+                tx.put(table, key, &(number + delta).to_le_bytes());
+            }
+            Ok(())
+        })
     }
 
     /// Notes what a write has added where, and what it found afterwards.

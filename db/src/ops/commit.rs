@@ -1,0 +1,261 @@
+//! A commit that a client asks for: it read objects and scanned ranges before, one by one, and wants its writes applied as one if
+//! all of that is unchanged. The rule is that of the commit at the end of an invocation ([`super::transaction`]).
+
+use std::ops::{ControlFlow, Deref};
+
+use arrayvec::ArrayVec;
+use store::{CommitError, NEVER_MS, NotOrdered, RangeCheck, ReadCheck, Table, Write};
+use wire::limits::COMMIT_READS_MAX;
+use wire::{Changes, CommitItem, CommitRange, CommitRead, CommitWrite, Status, TenantId};
+
+use super::WorkerEnvironment;
+use super::write::{WriteOutcome, refused};
+use crate::limits::{RETRY_ARRIVING_US, RETRY_UNHEARD_US};
+use crate::tablet::TableEntry;
+
+/// Reads and writes up to which a commit without ranges allocates nothing.
+const ITEMS_ON_STACK: usize = 32;
+
+/// How much one commit of a tenant may read and write.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitLimits {
+    /// Objects read.
+    pub reads: u64,
+    /// Objects written.
+    pub writes: usize,
+    /// Bytes of their keys and values.
+    pub write_bytes: usize,
+}
+
+/// Commits what a client of this tenant asks for, on the disk if it asks for that. `Ok` has the version of all written objects;
+/// `Conflict` the number of the first read that has changed, those of ranges behind those of objects, as a u32. `NotLocal` if this
+/// server owns the first key and not all others.
+#[must_use]
+pub fn commit(
+    environment: &WorkerEnvironment<'_>,
+    (tenant, limits, for_disk): (TenantId, CommitLimits, bool),
+    changes: &Changes<'_>,
+) -> WriteOutcome {
+    let [reads, ranges, writes] = changes.counts();
+    if reads as u64 > limits.reads || writes > limits.writes {
+        return limit_exceeded();
+    }
+    let of = (tenant, limits, for_disk);
+    let done = if ranges == 0 && reads.max(writes) <= ITEMS_ON_STACK {
+        let reads = ArrayVec::<ReadCheck<'_>, ITEMS_ON_STACK>::new();
+        let writes = ArrayVec::<Write<'_>, ITEMS_ON_STACK>::new();
+        Lists { reads, ranges: Vec::new(), writes, names: Vec::new() }.commit(environment, of, changes)
+    } else {
+        let (reads, writes) = (Vec::with_capacity(reads), Vec::with_capacity(writes));
+        Lists { reads, ranges: Vec::new(), writes, names: Vec::new() }.commit(environment, of, changes)
+    };
+    match done {
+        Ok(version) => WriteOutcome::version(Status::Ok, version),
+        Err(outcome) => outcome,
+    }
+}
+
+/// Returns the keys of which the commit has to know more than is here.
+#[must_use]
+pub fn lacking<'t>(
+    environment: &WorkerEnvironment<'t>,
+    tenant: TenantId,
+    changes: &Changes<'_>,
+) -> Vec<(&'t Table, u64)> {
+    let lacks = |(table, key, must_know): (u32, &[u8], bool)| {
+        let (entry, hash) = (environment.tables.get(tenant, table)?, store::hash(key));
+        let part = entry.parts.find(key, hash)?;
+        let must_know = must_know || part.is_replaying();
+        (must_know && !environment.pin.knows(part, hash, key)).then_some((part, hash))
+    };
+    let of = |item| match item {
+        CommitItem::Read(CommitRead { table, key, .. }) => lacks((table, key, true)),
+        CommitItem::Write(CommitWrite { table, key, value, .. }) => lacks((table, key, value.is_none())),
+        CommitItem::Range(_) => None,
+    };
+    changes.items().filter_map(of).collect()
+}
+
+/// What the store checks and changes.
+struct Lists<'t, R, W> {
+    /// First those that the client names, in its order.
+    reads: R,
+    ranges: Vec<RangeCheck<'t>>,
+    writes: W,
+    /// What the other reads are for the client: the number of its own, or of a range behind those.
+    names: Vec<usize>,
+}
+
+impl<'t, R, W> Lists<'t, R, W>
+where
+    R: Deref<Target = [ReadCheck<'t>]> + Extend<ReadCheck<'t>>,
+    W: Deref<Target = [Write<'t>]> + Extend<Write<'t>>,
+{
+    fn commit(
+        mut self,
+        environment: &WorkerEnvironment<'t>,
+        (tenant, limits, for_disk): (TenantId, CommitLimits, bool),
+        changes: &Changes<'t>,
+    ) -> Result<u64, WriteOutcome> {
+        let (mut write_bytes, [named, ..]) = (0, changes.counts());
+        for item in changes.items() {
+            match item {
+                CommitItem::Read(read) => self.reads.extend([check_of(environment, tenant, read)?]),
+                CommitItem::Range(range) => {
+                    let check = range_of(environment, tenant, range)?;
+                    self.add_range(environment, named, check)?;
+                }
+                CommitItem::Write(write) => {
+                    write_bytes += write.key.len() + write.value.map_or(0, <[u8]>::len);
+                    self.writes.extend([write_of(environment, tenant, write, for_disk)?]);
+                }
+            }
+        }
+        if write_bytes > limits.write_bytes {
+            return Err(limit_exceeded());
+        }
+        let lacks = |part: &Table, hash, key| !environment.pin.knows(part, hash, key);
+        let must_know = |write: &&Write<'_>| write.value.is_none() || write.table.is_replaying();
+        if self.reads.iter().any(|read| lacks(read.table, read.hash, read.key))
+            || self.writes.iter().filter(must_know).any(|write| lacks(write.table, write.hash, write.key))
+        {
+            return Err(WriteOutcome::LACKS);
+        }
+        let committed = environment.pin.commit_ranges(&self.reads, &self.ranges, &self.writes);
+        // Whatever comes of it shows something of them.
+        let shown =
+            self.reads.iter().map(|read| read.table).chain(self.ranges.iter().map(|range| range.table));
+        let mut before = None;
+        for part in shown.filter(|part| before.replace(part.id()) != Some(part.id())) {
+            environment.pin.note_shown(part);
+        }
+        committed.map_err(|error| match error {
+            CommitError::Conflict { read } if read < named => conflict(read),
+            CommitError::Conflict { read } if read < self.reads.len() => conflict(self.names[read - named]),
+            CommitError::Conflict { read } => conflict(named + read - self.reads.len()),
+            CommitError::TooManyOperations => limit_exceeded(),
+            CommitError::Write(error) => refused(error),
+        })
+    }
+
+    /// Adds a range, of which the client names the reads that its scan met. Keys without an object, which have expired or are being
+    /// removed, are still among those of the table: each is a read of its absence then.
+    fn add_range(
+        &mut self,
+        environment: &WorkerEnvironment<'t>,
+        named: usize,
+        mut check: RangeCheck<'t>,
+    ) -> Result<(), WriteOutcome> {
+        let (own, mut at) = (check.reads.clone(), check.reads.start);
+        let comes_before = |left: &[u8], right: &[u8]| (left < right) != check.range.reverse && left != right;
+        let (mut met, mut changed, mut is_whole) = (Vec::new(), false, true);
+        let reads = &self.reads;
+        let scanned = environment.pin.scan(check.table, check.range, own.len() + 1, |key, hash, object| {
+            if check.until.is_some_and(|until| comes_before(until, key)) {
+                return ControlFlow::Break(());
+            }
+            while at < own.end && comes_before(reads[at].key, key) {
+                at += 1;
+            }
+            let name = (at < own.end && reads[at].key == key).then_some(at);
+            at += usize::from(name.is_some());
+            changed = name.is_none() && object.is_some();
+            is_whole &= name.is_some();
+            let version = name.map_or(0, |at| reads[at].version);
+            met.push((ReadCheck { table: check.table, hash, key, version }, name));
+            if changed || met.len() > COMMIT_READS_MAX {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        scanned.map_err(|NotOrdered| WriteOutcome::bare(Status::NotOrdered))?;
+        let number = named + self.ranges.len();
+        if changed {
+            return Err(conflict(number));
+        }
+        if !is_whole {
+            let first = self.reads.len();
+            if first + met.len() > COMMIT_READS_MAX {
+                return Err(limit_exceeded());
+            }
+            self.names.extend(met.iter().map(|(_, name)| name.unwrap_or(number)));
+            self.reads.extend(met.into_iter().map(|(read, _)| read));
+            check.reads = first..self.reads.len();
+        }
+        self.ranges.push(check);
+        Ok(())
+    }
+}
+
+/// Beyond the tenant's limits of reads and writes of an invocation, or of the bytes of these.
+fn limit_exceeded() -> WriteOutcome {
+    WriteOutcome::bare(Status::LimitExceeded)
+}
+
+/// This read, or range behind them, has changed.
+fn conflict(number: usize) -> WriteOutcome {
+    WriteOutcome { status: Status::Conflict, bytes: 4, words: [number as u64, 0] }
+}
+
+fn entry_of<'t>(
+    environment: &WorkerEnvironment<'t>,
+    tenant: TenantId,
+    table: u32,
+) -> Result<&'t TableEntry, WriteOutcome> {
+    let may_come = || environment.remote.is_some() && environment.tables.may_come(tenant, table);
+    match environment.tables.get(tenant, table) {
+        Some(entry) => Ok(entry),
+        None if may_come() => Err(WriteOutcome::retry(RETRY_UNHEARD_US)),
+        None => Err(WriteOutcome::bare(Status::UnknownTable)),
+    }
+}
+
+/// Returns the part of a key.
+fn part_of<'t>(entry: &'t TableEntry, key: &[u8], hash: u64) -> Result<&'t Table, WriteOutcome> {
+    entry.parts.find(key, hash).ok_or_else(|| WriteOutcome::bare(Status::NotLocal))
+}
+
+fn check_of<'t>(
+    environment: &WorkerEnvironment<'t>,
+    tenant: TenantId,
+    CommitRead { table, key, version }: CommitRead<'t>,
+) -> Result<ReadCheck<'t>, WriteOutcome> {
+    let hash = store::hash(key);
+    let part = part_of(entry_of(environment, tenant, table)?, key, hash)?;
+    Ok(ReadCheck { table: part, hash, key, version })
+}
+
+fn range_of<'t>(
+    environment: &WorkerEnvironment<'t>,
+    tenant: TenantId,
+    CommitRange { table, range, until, reads }: CommitRange<'t>,
+) -> Result<RangeCheck<'t>, WriteOutcome> {
+    let entry = entry_of(environment, tenant, table)?;
+    let part = entry.parts.part_of(range.prefix).ok_or_else(|| WriteOutcome::bare(Status::NotLocal))?;
+    if !part.is_complete() {
+        return Err(WriteOutcome::retry(RETRY_ARRIVING_US));
+    }
+    let wire::KeyRange { from, to, prefix, reverse, .. } = range;
+    let range = store::KeyRange { from, to, prefix, after: None, reverse };
+    Ok(RangeCheck { table: part, range, until, reads: reads.start.into()..reads.end.into() })
+}
+
+fn write_of<'t>(
+    environment: &WorkerEnvironment<'t>,
+    tenant: TenantId,
+    CommitWrite { table, key, value, ttl_ms }: CommitWrite<'t>,
+    for_disk: bool,
+) -> Result<Write<'t>, WriteOutcome> {
+    let (entry, hash) = (entry_of(environment, tenant, table)?, store::hash(key));
+    if !entry.writable {
+        return Err(WriteOutcome::bare(Status::NotPermitted));
+    }
+    let part = part_of(entry, key, hash)?;
+    if for_disk && !part.is_promised() {
+        return Err(WriteOutcome::bare(Status::NotDurable));
+    }
+    // The sum fits: the edge has refused times beyond `TTL_MS_MAX`.
+    let until = |ttl_ms| environment.core.store().now_ms().saturating_add(ttl_ms);
+    Ok(Write { table: part, hash, key, value, expires_ms: ttl_ms.map_or(NEVER_MS, until) })
+}
