@@ -8,6 +8,8 @@ mod priority;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -152,6 +154,26 @@ fn descriptor_limit() -> io::Result<libc::rlimit> {
     // SAFETY: the limit is live and ours to be written.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     if result == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts a thread of this name that calls `step` until the server stops, with so long a pause between two calls, which an unpark
+/// ends.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn repeat(
+    name: &str,
+    stopping: &Arc<AtomicBool>,
+    pause: Duration,
+    mut step: impl FnMut() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let stopping = Arc::clone(stopping);
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        while !stopping.load(Ordering::Relaxed) {
+            step();
+            thread::park_timeout(pause);
+        }
+    })
 }
 
 /// Pins the calling thread to one CPU.

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::metadata::ServerRun;
@@ -30,6 +30,7 @@ use crate::limits::{
     STREAM_LOOK_MS,
 };
 use crate::peer;
+use crate::process;
 
 /// Starts the thread that asks, which ends when the server stops.
 ///
@@ -40,14 +41,9 @@ pub fn start(
     stopping: &Arc<AtomicBool>,
     own: ServerRun,
 ) -> io::Result<JoinHandle<()>> {
-    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
-    thread::Builder::new().name("promises".to_owned()).spawn(move || {
-        let mut asker = PromiseAsker { control, own, streams: BTreeMap::new(), logged: None };
-        while !stopping.load(Ordering::Relaxed) {
-            asker.look();
-            thread::park_timeout(Duration::from_millis(PROMISES_LOOK_MS));
-        }
-    })
+    let control = Arc::clone(control);
+    let mut asker = PromiseAsker { control, own, streams: BTreeMap::new(), logged: None };
+    process::repeat("promises", stopping, Duration::from_millis(PROMISES_LOOK_MS), move || asker.look())
 }
 
 /// Serves the questions of another server, until it ends its stream or this one stops.

@@ -7,8 +7,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cluster::coordinator::steps;
@@ -17,6 +17,7 @@ use cluster::moment::Moment;
 
 use crate::control_plane::Control;
 use crate::limits::COORDINATION_LOOK_MS;
+use crate::process;
 
 /// Starts the thread, which ends when the server stops.
 ///
@@ -27,17 +28,13 @@ pub fn start(
     stopping: &Arc<AtomicBool>,
     own: ServerRun,
 ) -> io::Result<JoinHandle<()>> {
-    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
-    thread::Builder::new().name("coordination".to_owned()).spawn(move || {
-        let mut elected = None;
-        while !stopping.load(Ordering::Relaxed) {
-            // An error is retried at the next look; another server may coordinate by then.
-            match look(&control, own, elected) {
-                Ok(now) => elected = now,
-                Err(MetadataError::Conflict | MetadataError::Records(_)) => {}
-                Err(error) => tracing::error!(%error, "cannot coordinate the cluster"),
-            }
-            thread::park_timeout(Duration::from_millis(COORDINATION_LOOK_MS));
+    let (control, mut elected) = (Arc::clone(control), None);
+    process::repeat("coordination", stopping, Duration::from_millis(COORDINATION_LOOK_MS), move || {
+        // An error is retried at the next look; another server may coordinate by then.
+        match look(&control, own, elected) {
+            Ok(now) => elected = now,
+            Err(MetadataError::Conflict | MetadataError::Records(_)) => {}
+            Err(error) => tracing::error!(%error, "cannot coordinate the cluster"),
         }
     })
 }
