@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use client::{
-    Admin, Client, ClusterStatus, Error, PlanEntry, PlanProgress, Status, TableOptions, TabletEntry,
+    Admin, Client, ClusterStatus, Completion, Condition, Error, PlanEntry, PlanProgress, Request, Status,
+    TableOptions, TabletEntry,
 };
 use serde_json::Value;
 use tests::cluster::Cluster;
@@ -202,19 +203,43 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
         clients.put(key, key);
     }
     let mut admin = cluster.admin(1);
-    let plan = admin.cluster_balance().expect("nothing else runs");
+    let plan = answered("a plan", || admin.cluster_balance());
     comes("a move", || {
         let plan = admin.cluster_status().ok()?.plans.pop()?;
         (plan.in_flight + plan.done > 0).then_some(())
     });
+    let mut client = cluster.servers[0].client(&cluster.acme);
+    let table = client.table_open("data").expect("it is there");
+    let session = client.session();
     cluster.etcd.pause(true);
-    for key in 0..400 {
-        let value = key + u64::from(key % 2 == 0);
-        clients.put(key, value);
-        assert_eq!(clients.get(key), Some(value.to_le_bytes().to_vec()));
+    let mut served = [0; 2];
+    let since = Instant::now();
+    // What moves is served for as long as a lease lasts, all else for as long as etcd is away.
+    for (round, until) in [(0, Duration::from_secs(4)), (1, PATIENCE)] {
+        for key in 0..60_u64 {
+            let (key, value) = (key.to_le_bytes(), (key + key % 2).to_le_bytes());
+            let condition = Condition::Always;
+            session
+                .submit(&Request::Put { table, key: &key, value: &value, condition }, round)
+                .expect("a place");
+        }
+        // A third of the table stays where it is.
+        while since.elapsed() < until && (round == 0 || served[1] < 10) {
+            let take = &mut |completion: Completion<'_>| {
+                assert_eq!(completion.status, Ok(Status::Ok));
+                served[completion.tag as usize] += 1;
+            };
+            session.poll(take).expect("a session");
+            session.wait(Duration::from_millis(10)).expect("a port");
+        }
     }
+    assert!(served[0] >= 10 && served[1] >= 10, "{served:?}");
     assert!(admin.tablet_split(TABLE, 1 << 62).is_err(), "nothing of the cluster changes");
     cluster.etcd.pause(false);
+    while session.outstanding() > 0 {
+        let take = &mut |completion: Completion<'_>| assert_eq!(completion.status, Ok(Status::Ok));
+        session.poll_waiting(take).expect("all that waited is answered");
+    }
     let mut end = cluster.end(1, &plan);
     // A lease that ran out meanwhile may have undone a move.
     while end.progress == PlanProgress::Stopped {
@@ -225,7 +250,7 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
     let owners: BTreeSet<u32> = tablets.iter().map(|tablet| tablet.server).collect();
     assert_eq!(owners.len(), 3, "each owns something: {tablets:?}");
     for key in 0..400 {
-        let value = key + u64::from(key % 2 == 0);
+        let value = if key < 60 { key + key % 2 } else { key };
         assert_eq!(clients.get(key), Some(value.to_le_bytes().to_vec()), "key {key}");
     }
     let json = drawn(&cluster, 1, &["--output", "json", "cluster", "status"]);
