@@ -4,6 +4,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::clients::ClientsSettings;
 use crate::density::DensitySettings;
 use crate::echo::EchoSettings;
 use crate::fairness::FairnessSettings;
@@ -68,6 +69,8 @@ pub enum Command {
     Store(StoreSettings),
     /// Measure scans of an ordered table beside Redis; starts both servers.
     Scan(ScanSettings),
+    /// Measure gets by a session and by the async client, and transactions; starts the server.
+    Clients(ClientsSettings),
     /// Measure how clients fare while half of a table migrates between servers, and how fast it migrates; starts etcd
     /// and both servers.
     Migration(MigrationSettings),

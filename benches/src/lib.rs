@@ -8,13 +8,14 @@
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]
-//! ordered tables beside Redis; [`migration`] what clients see while objects move from one server to another, and how fast
+//! ordered tables beside Redis; [`clients`] the interfaces of the client; [`migration`] what clients see while objects move from one server to another, and how fast
 //! they do; [`recovery`] what they see while others recover a server that dies, and how fast they do; [`transports`] a get over
 //! every way that frames travel. These start the servers that they need ([`server`], [`etcd`]); [`intervals`] are what is
 //! seen over time.
 //! [`report`] and [`plot`] show what came out.
 
 pub mod absences;
+pub mod clients;
 pub mod command;
 pub mod dataset;
 pub mod density;

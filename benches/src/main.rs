@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use benches::clients;
 use benches::command::{Command, Options};
 use benches::density;
 use benches::drive;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Fairness(settings) => fairness::run(&settings),
         Command::Store(settings) => in_process::run(&settings),
         Command::Scan(settings) => scan::run(&settings),
+        Command::Clients(settings) => clients::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
         Command::Recovery(settings) => recovery::run(&settings),
         Command::Transports(settings) => transports::run(&settings),

@@ -100,6 +100,15 @@ impl Measure {
         }
     }
 
+    /// Adds what another one has seen.
+    pub fn add(&mut self, other: &Self) {
+        self.latency_ns.add(&other.latency_ns).expect("all have the same bounds");
+        self.objects += other.objects;
+        for (status, count) in &other.errors {
+            *self.errors.entry(status.clone()).or_default() += count;
+        }
+    }
+
     /// Forgets everything: the end of the warm-up.
     pub fn clear(&mut self) {
         self.latency_ns.reset();

@@ -16,7 +16,7 @@ mod table;
 mod transaction;
 
 pub use count::CountedTable;
-pub use enumerate::{Cursor, Enumeration, Listed, Page, PageSize, Verification};
+pub use enumerate::{Enumeration, Verification};
 pub use many::Write;
 pub use transaction::Transaction;
 
@@ -26,6 +26,7 @@ use std::time::Duration;
 use control::FunctionMode;
 use wire::{Request, Status};
 
+use crate::answers::KeyChunks;
 use crate::{ClientConfig, Error, Session};
 
 /// A tenant's connection to a server.
@@ -34,19 +35,7 @@ pub struct Client {
     functions: HashMap<String, Function>,
     /// Bytes of the latest reply.
     body: Vec<u8>,
-    /// Estimated bytes per object in the reply to a multi-get.
-    entry_bytes: usize,
-}
-
-/// An object that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// Value of the object.
-    pub value: Vec<u8>,
-    /// Version of the object, which grows with every write.
-    pub version: u64,
-    /// Remaining time to live in milliseconds. `None` if the object does not expire. A multi-get never sets it.
-    pub ttl_ms: Option<u64>,
+    chunks: KeyChunks,
 }
 
 /// The numbers that identify a function in an invocation.
@@ -63,6 +52,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// Returns whether the function only reads, so that it may be called again.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.mode == FunctionMode::Read
+    }
+
     /// Returns the request that invokes the function.
     #[must_use]
     #[inline]
@@ -104,7 +98,7 @@ impl Client {
     /// Returns a client over an open session.
     #[must_use]
     pub fn over(session: Session) -> Client {
-        Client { session, functions: HashMap::new(), body: Vec::new(), entry_bytes: data::ENTRY_BYTES_FIRST }
+        Client { session, functions: HashMap::new(), body: Vec::new(), chunks: KeyChunks::new() }
     }
 
     /// Returns the server's address as the caller gave it.
@@ -134,10 +128,10 @@ impl Client {
         Ok(started.elapsed())
     }
 
-    /// Makes a request and checks its status. On success `self.body` holds the reply.
-    fn call(&mut self, request: &Request<'_>) -> Result<(), Error> {
+    /// Makes a request and returns the body of its reply, if its status is `Ok`.
+    fn call(&mut self, request: &Request<'_>) -> Result<&[u8], Error> {
         match self.session.call(request, &mut self.body)? {
-            Status::Ok => Ok(()),
+            Status::Ok => Ok(&self.body),
             status => Err(Error::of_answer(status, &self.body)),
         }
     }

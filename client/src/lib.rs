@@ -3,8 +3,8 @@
 //! [`Client`] is the blocking interface: one call, one reply. Below it, [`Session`] pipelines: the caller submits many
 //! requests and polls their completions; the session packs requests into frames, retransmits lost ones, moves messages
 //! too large for a datagram to the stream, and executes nothing twice. [`SessionGroup`] lets many sessions of one
-//! process share a socket and its frames. [`Local`] runs an extension's function in the client over plain gets.
-//! [`Admin`] is the operator's interface.
+//! process share a socket and its frames. `AsyncClient`, with the feature `tokio`, lets many tasks share a session.
+//! [`Local`] runs an extension's function in the client over plain gets. [`Admin`] is the operator's interface.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), splinter_client::Error> {
@@ -19,12 +19,15 @@
 //! opens sessions with the others on demand, and follows tablets that move (`router`). Administrative requests go to
 //! the first server.
 //!
-//! Only one thread uses a client at a time. The client starts a thread only for a session that sends data over its
-//! stream or uses another server. Every failure is an [`Error`] that suggests the next step.
+//! Only one thread uses a client at a time, but for `AsyncClient`. The client starts a thread only for a session that
+//! sends data over its stream or uses another server. Every failure is an [`Error`] that suggests the next step.
 
 mod admin;
 mod admin_call;
+mod answers;
 mod archive;
+#[cfg(feature = "tokio")]
+mod async_client;
 pub mod both_sides;
 mod client;
 mod config;
@@ -35,21 +38,23 @@ mod limits;
 pub mod local;
 mod owned_request;
 mod owners;
+mod pages;
 mod reach;
 mod reconnecting_stream;
 mod router;
 mod session;
 mod session_state;
 mod stream_worker;
+mod transaction_sets;
 mod transport;
 mod watch;
 
 pub use admin::Admin;
+pub use answers::Object;
 pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects, key_hash};
-pub use client::{
-    Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Transaction,
-    Verification, Write,
-};
+#[cfg(feature = "tokio")]
+pub use async_client::{AsyncClient, AsyncTransaction};
+pub use client::{Client, CountedTable, Enumeration, Function, Transaction, Verification, Write};
 pub use config::{ClientConfig, Transport};
 pub use connection::server_state;
 pub use control::{
@@ -65,6 +70,7 @@ pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
 pub use owners::Owners;
+pub use pages::{Cursor, Listed, Page, PageSize};
 pub use session::Session;
 pub use session_state::SessionStatistics;
 pub use wire::KeyRange;

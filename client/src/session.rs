@@ -7,6 +7,8 @@
 //! [`Session::call`] waits for one reply. It may be mixed with `submit`: the next poll delivers the other requests that
 //! complete meanwhile.
 
+#[cfg(feature = "tokio")]
+mod driven;
 mod waiting;
 
 use std::io::ErrorKind;
@@ -161,13 +163,16 @@ impl Session {
     /// # Errors
     /// The port failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
-        let now_us = self.watch.look();
-        let due = match self.router.next_deadline_us(now_us) {
-            Some(due_us) => Duration::from_micros(due_us.saturating_sub(now_us)),
-            None => timeout,
-        };
+        let due = self.due().unwrap_or(timeout);
         self.watch.sleep();
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
+    }
+
+    /// Returns the time until a timer is due.
+    fn due(&mut self) -> Option<Duration> {
+        let now_us = self.watch.look();
+        let due_us = self.router.next_deadline_us(now_us)?;
+        Some(Duration::from_micros(due_us.saturating_sub(now_us)))
     }
 
     /// Returns the server's address as the caller gave it.

@@ -63,6 +63,8 @@ pub(crate) struct SessionState {
     connectivity: Connectivity,
     /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
+    /// A patient session that is lost is reopened by [`SessionState::reopen`] alone, so that no poll waits.
+    defers: bool,
     /// Requests below this sequence were made before the session was resumed by another start of the server.
     resumed_below: u64,
     /// An answer has come over the stream since somebody last looked.
@@ -132,6 +134,7 @@ impl SessionState {
             moved: Vec::new(),
             connectivity: Connectivity::Open,
             is_patient: true,
+            defers: false,
             resumed_below: 0,
             has_heard: false,
             settings,
@@ -149,6 +152,9 @@ impl SessionState {
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
         if self.connectivity == Connectivity::Closed {
+            if self.defers {
+                return Err(Error::Full);
+            }
             // Nothing is outstanding, so the time is of no importance.
             self.reopen(0, statistics, &mut |_| {})?;
         }

@@ -21,6 +21,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
@@ -157,6 +158,22 @@ impl Port for HostPort {
         self.links.wake_up();
         self.looks_at_udp = true;
         slept
+    }
+
+    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        self.udp.descriptor()
+    }
+
+    fn begin_wait(&mut self) -> bool {
+        (!self.links.are_used() || self.links.fall_asleep()) && self.udp.begin_wait()
+    }
+
+    fn end_wait(&mut self) {
+        self.udp.end_wait();
+        if self.links.are_used() {
+            self.links.wake_up();
+            self.looks_at_udp = true;
+        }
     }
 
     #[inline]

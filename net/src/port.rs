@@ -3,10 +3,11 @@
 //! Implemented by [`crate::UdpPort`] (kernel), [`crate::HostPort`] (kernel, and memory shared with local clients) and
 //! [`crate::LoopbackPort`] (in process, with faults). One thread owns a port; other threads end its sleep through its
 //! [`Waker`], and threads with a port of their own help out at it through its handle ([`SharedPort`]). Only
-//! [`Port::wait`] sleeps.
+//! [`Port::wait`] sleeps; a caller that sleeps by itself announces that ([`Port::begin_wait`]).
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::shm::{AttachError, Entry, ListenerAddress, PendingAttach};
@@ -38,6 +39,24 @@ pub trait Port: Send {
     /// # Errors
     /// Only if the port itself is broken.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// Returns a descriptor that is readable when [`Port::wait`] would end, for a caller that waits for other things too. It is
+    /// of use between [`Port::begin_wait`] and [`Port::end_wait`]. `None` for a port that can only be polled.
+    ///
+    /// # Errors
+    /// If the process is out of descriptors.
+    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+
+    /// Announces a sleep outside of [`Port::wait`]; returns false if there is something to do at once.
+    /// [`Port::end_wait`] ends it in either case, before the next use of the port.
+    fn begin_wait(&mut self) -> bool {
+        false
+    }
+
+    /// Ends what [`Port::begin_wait`] has begun.
+    fn end_wait(&mut self) {}
 
     /// Requests a poll of all sources, by the next [`Port::receive`] but one at the latest, including the sources
     /// that the port polls less often.

@@ -25,7 +25,7 @@ mod send;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,6 +142,18 @@ impl Port for UdpPort {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.sleeper.sleep(timeout)
+    }
+
+    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        self.sleeper.descriptor().map(Some)
+    }
+
+    fn begin_wait(&mut self) -> bool {
+        self.sleeper.begin()
+    }
+
+    fn end_wait(&mut self) {
+        self.sleeper.end(true);
     }
 
     fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {

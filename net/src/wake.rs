@@ -110,15 +110,30 @@ impl Sleeper {
         self.sleep_in(|| sys::poll_over(self.shared.event.as_fd(), sockets, timeout))
     }
 
-    fn sleep_in(&self, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    /// Returns a descriptor that is readable when a sleep would end.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.epoll.try_clone()
+    }
+
+    /// Announces a sleep; returns false if the waker was used since the last one. [`Sleeper::end`] ends it in either case.
+    pub(crate) fn begin(&self) -> bool {
         self.shared.sleeping.store(true, Ordering::SeqCst);
-        let is_woken = self.shared.woken.load(Ordering::SeqCst);
-        let slept = if is_woken { Ok(()) } else { wait() };
+        !self.shared.woken.load(Ordering::SeqCst)
+    }
+
+    /// Withdraws the announcement; `slept`: a waker may have raised the eventfd.
+    pub(crate) fn end(&self, slept: bool) {
         self.shared.sleeping.store(false, Ordering::SeqCst);
         // A waker may raise the eventfd only now, after the flag was taken: then the next sleep is short and drains it.
-        if self.shared.woken.swap(false, Ordering::SeqCst) || !is_woken {
+        if self.shared.woken.swap(false, Ordering::SeqCst) || slept {
             sys::eventfd_drain(self.shared.event.as_fd());
         }
+    }
+
+    fn sleep_in(&self, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let sleeps = self.begin();
+        let slept = if sleeps { wait() } else { Ok(()) };
+        self.end(sleeps);
         slept
     }
 }

@@ -101,9 +101,9 @@ impl Client {
     /// Returns the tablet map of a table from the connected server. `None` if there is no such table.
     pub(crate) fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
         match self.call(&Request::Tablets { table }) {
-            Ok(()) => {
+            Ok(body) => {
                 let expected = "the tablets of a table";
-                TabletMap::decode(&self.body).map(Some).map_err(|_| Error::Unintelligible { expected })
+                TabletMap::decode(body).map(Some).map_err(|_| Error::Unintelligible { expected })
             }
             Err(Error::Refused { status: Status::UnknownTable, .. }) => Ok(None),
             Err(error) => Err(error),

@@ -4,86 +4,12 @@
 //! sessions and processes. The enumeration returns each object that is present throughout exactly once, in arbitrary
 //! order.
 
-use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
-use wire::{Request, Status, reply};
+use wire::{Request, reply};
 
 use super::Client;
-use super::data::unintelligible;
 use crate::Error;
-
-/// The position of an enumeration. The server defines its bytes, which are valid only for their table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
-    bytes: Vec<u8>,
-}
-
-impl Cursor {
-    /// Returns the cursor before the first object.
-    #[must_use]
-    pub fn start() -> Cursor {
-        Cursor::default()
-    }
-
-    /// Restores a cursor from its bytes. The server refuses bytes that it did not create.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Cursor {
-        Cursor { bytes: bytes.to_vec() }
-    }
-
-    /// Returns the bytes of the cursor; empty at the start.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// The size and contents of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageSize {
-    /// Maximum number of objects of a page; values above 512 mean 512.
-    pub objects: usize,
-    /// Bytes of keys and values after which a page ends. Values above 64 KiB mean 64 KiB.
-    pub bytes: usize,
-    /// Omits the values.
-    pub keys_only: bool,
-}
-
-impl Default for PageSize {
-    fn default() -> PageSize {
-        PageSize { objects: ENUMERATE_OBJECTS_MAX, bytes: ENUMERATE_BYTES_MAX, keys_only: false }
-    }
-}
-
-/// An object of a page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
-    /// Key of the object.
-    pub key: Vec<u8>,
-    /// Value of the object; empty in a page of keys only.
-    pub value: Vec<u8>,
-    /// Version of the object.
-    pub version: u64,
-    /// Remaining time to live in milliseconds. `None` if the object does not expire.
-    pub ttl_ms: Option<u64>,
-}
-
-impl Listed {
-    pub(super) fn of(listed: &reply::Listed<'_>) -> Listed {
-        let (key, value) = (listed.key.to_vec(), listed.value.to_vec());
-        Listed { key, value, version: listed.version, ttl_ms: listed.ttl_ms }
-    }
-}
-
-/// A page of objects of a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The objects; may be empty before the end.
-    pub objects: Vec<Listed>,
-    /// Hashes of the keys of damaged objects, as far as known.
-    pub corrupted: Vec<u64>,
-    /// Start of the next page; `None` at the end.
-    pub next: Option<Cursor>,
-}
+use crate::answers::unintelligible;
+use crate::pages::{Cursor, Listed, Page, PageSize};
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,20 +29,7 @@ impl Client {
     /// `CursorInvalid` for a cursor of another table or not created by the server, `UnknownTable` for a table that was
     /// dropped, another refusal, or no reply.
     pub fn enumerate_page(&mut self, table: u32, from: &Cursor, size: PageSize) -> Result<Page, Error> {
-        let objects_max = size.objects.clamp(1, ENUMERATE_OBJECTS_MAX) as u16;
-        let bytes_max = size.bytes.clamp(1, ENUMERATE_BYTES_MAX) as u32;
-        let (cursor, keys_only) = (from.as_bytes(), size.keys_only);
-        self.call(&Request::Enumerate { table, cursor, keys_only, objects_max, bytes_max })?;
-        let listing = reply::Listing::decode(&self.body).map_err(|_| unintelligible("a page of objects"))?;
-        let mut page = Page { next: listing.cursor().map(Cursor::from_bytes), ..Page::default() };
-        for listed in listing {
-            match listed.status {
-                Status::Ok => page.objects.push(Listed::of(&listed)),
-                Status::Corrupted => page.corrupted.push(listed.version),
-                status => return Err(Error::of_answer(status, &[])),
-            }
-        }
-        Ok(page)
+        Page::enumerated(self.call(&size.enumeration(table, from)))
     }
 
     /// Iterates over all objects of a table.
@@ -147,8 +60,8 @@ impl Client {
     pub fn verify(&mut self, table: u32) -> Result<Verification, Error> {
         let (mut found, mut cursor) = (Verification::default(), Vec::new());
         loop {
-            self.call(&Request::Verify { table, cursor: &cursor })?;
-            let step = reply::Verified::decode(&self.body).map_err(|_| unintelligible("a verification"))?;
+            let body = self.call(&Request::Verify { table, cursor: &cursor })?;
+            let step = reply::Verified::decode(body).map_err(|_| unintelligible("a verification"))?;
             found.objects += step.objects;
             found.bytes += step.bytes;
             found.corrupted.extend(step.corrupted());

@@ -44,12 +44,11 @@ impl Client {
         arguments: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let request = function.request(table, key, arguments);
-        match self.call(&request) {
+        match self.call(&request).map(<[u8]>::to_vec) {
             // A function that only reads may be called again in the new session.
-            Err(Error::SessionLost) if function.mode == FunctionMode::Read => self.call(&request)?,
-            answer => answer?,
+            Err(Error::SessionLost) if function.only_reads() => self.call(&request).map(<[u8]>::to_vec),
+            answer => answer,
         }
-        Ok(self.body.clone())
     }
 
     /// Looks up the numbers to invoke a function. Asks the server only the first time.

@@ -3,11 +3,10 @@
 //! They are not atomic: each one succeeds or fails independently, executes at most once, and has its own result. Use
 //! [`Client::transaction`], or an extension, for all or nothing. See "Many writes are many requests" in docs/notes.md.
 
-use wire::{Completion, Condition, Request, reply};
+use wire::{Completion, Condition, Request};
 
 use super::Client;
-use super::data::unintelligible;
-use crate::Error;
+use crate::{Error, answers};
 
 /// One of many writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ impl Client {
         let first_tag = self.session.own_tags(writes.len());
         let mut take = |completion: Completion<'_>| {
             if let Some(place) = results.get_mut(completion.tag.wrapping_sub(first_tag) as usize) {
-                *place = version_of(&completion);
+                *place = answers::version(Error::check(&completion));
             }
         };
         let mut refused = Vec::new();
@@ -91,8 +90,4 @@ impl Client {
         }
         Ok(results)
     }
-}
-
-fn version_of(completion: &Completion<'_>) -> Result<u64, Error> {
-    reply::decode_version(Error::check(completion)?).map_err(|_| unintelligible("a version"))
 }

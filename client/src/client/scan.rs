@@ -2,13 +2,12 @@
 //!
 //! The server keeps no state of a scan: its position is a [`Cursor`], valid for its table and range.
 
-use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
-use wire::{KeyRange, Request, reply};
+use wire::KeyRange;
+use wire::limits::LISTING_IN_PARTS_BYTES;
 
 use super::Client;
-use super::data::unintelligible;
-use super::enumerate::{Cursor, Listed, Page, PageSize};
 use crate::Error;
+use crate::pages::{Cursor, Listed, Page, PageSize};
 
 impl Client {
     /// Reads the next objects of a range, in key order. Pages of up to 24 KiB come in datagrams, others over the
@@ -24,14 +23,7 @@ impl Client {
         from: &Cursor,
         size: PageSize,
     ) -> Result<Page, Error> {
-        let objects_max = size.objects.clamp(1, ENUMERATE_OBJECTS_MAX) as u16;
-        let bytes_max = size.bytes.clamp(1, ENUMERATE_BYTES_MAX) as u32;
-        let (cursor, keys_only) = (from.as_bytes(), size.keys_only);
-        self.call(&Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max })?;
-        let listing = reply::Scanned::decode(&self.body).map_err(|_| unintelligible("objects in order"))?;
-        let next = listing.cursor().map(Cursor::from_bytes);
-        let objects = listing.map(|listed| Listed::of(&listed)).collect();
-        Ok(Page { objects, next, ..Page::default() })
+        Page::scanned(self.call(&size.scan(table, range, from)))
     }
 
     /// Reads at most `limit` objects of a range, in key order. Returns each object that is present throughout exactly

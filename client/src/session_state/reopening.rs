@@ -81,7 +81,7 @@ fn resume(settings: &SessionSettings, resumption: Resumption) -> Result<(Connect
 
 impl SessionState {
     /// Resumes the session or opens another one, and sorts the outstanding requests.
-    pub(super) fn reopen(
+    pub(crate) fn reopen(
         &mut self,
         now_us: u64,
         statistics: &mut SessionStatistics,

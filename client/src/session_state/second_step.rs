@@ -92,8 +92,8 @@ impl SessionState {
             }
         }
         if self.connectivity == Connectivity::Lost {
-            // The router suspends or leaves it.
-            if !self.is_patient {
+            // The router suspends or leaves it, or somebody reopens it.
+            if !self.is_patient || self.defers {
                 self.end_late(now_us, complete);
                 return Ok(());
             }
@@ -159,6 +159,18 @@ impl SessionState {
     /// Returns whether the session is over. A patient session detects and repairs that automatically.
     pub(crate) fn is_lost(&self) -> bool {
         self.connectivity != Connectivity::Open
+    }
+
+    /// Leaves the reopening of a lost session to [`SessionState::reopen`]: its poll may not wait.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn defer_reopening(&mut self) {
+        self.defers = true;
+    }
+
+    /// Returns whether the session is over, and only [`SessionState::reopen`] repairs that.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn awaits_reopening(&self) -> bool {
+        self.defers && self.is_patient && self.is_lost()
     }
 
     /// Stops synchronous reopening: a poll has other sessions to serve.

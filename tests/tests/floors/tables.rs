@@ -37,7 +37,11 @@ pub const CRATES: &[Crate] = &[
     },
     Crate { name: "control", ours: &["wire"], outside: &["rmp-serde", "serde"] },
     Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
-    Crate { name: "client", ours: &["control", "wire", "net", "sandstorm"], outside: &["xxhash-rust"] },
+    Crate {
+        name: "client",
+        ours: &["control", "wire", "net", "sandstorm"],
+        outside: &["tokio", "xxhash-rust"],
+    },
     Crate {
         name: "command",
         ours: &["client", "sandstorm", "builder", "tao"],
@@ -105,13 +109,14 @@ pub const CRATES: &[Crate] = &[
             "serde_json",
             "libc",
             "plotters",
+            "tokio",
             // What the store is measured beside.
             "dashmap",
             "papaya",
             "scc",
         ],
     },
-    Crate { name: "tests", ours: &["*"], outside: &["clap", "fastrand", "tempfile"] },
+    Crate { name: "tests", ours: &["*"], outside: &["clap", "fastrand", "tempfile", "tokio"] },
 ];
 
 /// Packages from outside that tests and benches of any crate may use besides.

@@ -6,6 +6,7 @@
 //! says why.
 
 mod archive;
+mod async_client;
 mod checker;
 mod cluster;
 mod cluster_backups;

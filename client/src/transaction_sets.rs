@@ -1,0 +1,267 @@
+//! What a transaction has read and wants to write, and the commit of both, for the blocking and the async interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use wire::limits::{ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
+use wire::{Changes, CommitRange, CommitRead, CommitWrite, KeyRange, Request, Status};
+
+use crate::Error;
+use crate::answers::{Object, unintelligible};
+use crate::limits::{TRANSACTION_ATTEMPTS_MAX, TRANSACTION_WAIT_US, TRANSACTION_WAIT_US_MAX};
+use crate::pages::{Cursor, Listed, Page, PageSize};
+
+/// A table's id and a key.
+type KeyPlace = (u32, Vec<u8>);
+
+/// The reason why a transaction was not committed, or not answered.
+pub(crate) enum NotCommitted {
+    /// Another run may succeed.
+    Again(Error),
+    Final(Error),
+}
+
+/// A pending write.
+struct Written {
+    /// `None` removes the object.
+    value: Option<Vec<u8>>,
+    ttl_ms: Option<u64>,
+}
+
+/// A range that was scanned, without its keys.
+struct ScannedRange {
+    table: u32,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    prefix: Vec<u8>,
+    reverse: bool,
+    until: Option<Vec<u8>>,
+    /// The keys that were met, in this order.
+    places: Vec<KeyPlace>,
+}
+
+/// The read set and the write set of a transaction.
+#[derive(Default)]
+pub(crate) struct TransactionSets {
+    /// What was read, `None` if it was absent.
+    reads: BTreeMap<KeyPlace, Option<Object>>,
+    scans: Vec<ScannedRange>,
+    writes: BTreeMap<KeyPlace, Written>,
+}
+
+impl TransactionSets {
+    /// Returns the value that the transaction sees without asking the server: its own write, or what it has read.
+    pub(crate) fn known(&self, table: u32, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let place = (table, key.to_vec());
+        if let Some(written) = self.writes.get(&place) {
+            return Some(written.value.clone());
+        }
+        self.reads.get(&place).map(|read| read.as_ref().map(|object| object.value.clone()))
+    }
+
+    /// Returns those of the keys whose values are to be asked for.
+    pub(crate) fn unknown<'k>(&self, table: u32, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
+        let is_unknown = |key: &&&[u8]| {
+            let place = (table, key.to_vec());
+            !self.reads.contains_key(&place) && !self.writes.contains_key(&place)
+        };
+        keys.iter().filter(is_unknown).copied().collect()
+    }
+
+    /// Notes what was read.
+    pub(crate) fn read(&mut self, table: u32, key: &[u8], object: Option<Object>) {
+        self.reads.entry((table, key.to_vec())).or_insert(object);
+    }
+
+    /// Notes a scan.
+    pub(crate) fn scanned(&mut self, table: u32, range: KeyRange<'_>, scan: Scan) -> Vec<Listed> {
+        let Scan { objects, next, .. } = scan;
+        // Behind the last key nothing is known, unless the range has ended.
+        let until = next.as_ref().and(objects.last().map(|object: &Listed| object.key.clone()));
+        if next.is_some() && until.is_none() {
+            return objects;
+        }
+        for Listed { key, value, version, ttl_ms } in &objects {
+            let object = Object { value: value.clone(), version: *version, ttl_ms: *ttl_ms };
+            // What was read before must be the same.
+            self.read(table, key, Some(object));
+        }
+        let places = objects.iter().map(|object| (table, object.key.clone())).collect();
+        let KeyRange { from, to, prefix, reverse, .. } = range;
+        let (from, to, prefix) = (from.to_vec(), to.map(<[u8]>::to_vec), prefix.to_vec());
+        self.scans.push(ScannedRange { table, from, to, prefix, reverse, until, places });
+        objects
+    }
+
+    /// Notes a write; `None` removes the object.
+    pub(crate) fn write(&mut self, table: u32, key: &[u8], value: Option<&[u8]>, ttl_ms: Option<u64>) {
+        let value = value.map(<[u8]>::to_vec);
+        self.writes.insert((table, key.to_vec()), Written { value, ttl_ms });
+    }
+
+    /// Returns whether there is nothing to commit: one read is as of one moment.
+    pub(crate) fn is_trivial(&self) -> bool {
+        self.writes.is_empty() && self.scans.is_empty() && self.reads.len() < 2
+    }
+
+    /// Refuses keys of several servers, as far as these are known.
+    pub(crate) fn check_servers(
+        &self,
+        mut server_of: impl FnMut(u32, &[u8]) -> Option<usize>,
+    ) -> Result<(), Error> {
+        let mut first: Option<(&KeyPlace, usize)> = None;
+        for place in self.writes.keys().chain(self.reads.keys()) {
+            let Some(server) = server_of(place.0, &place.1) else { continue };
+            match first {
+                Some((other, of_first)) if of_first != server => {
+                    let name = |(table, key): &KeyPlace| format!("`{}` of table {table}", key.escape_ascii());
+                    let text = format!("{} and {} are at different servers", name(other), name(place));
+                    return Err(Error::Refused { status: Status::NotLocal, text });
+                }
+                _ => _ = first.get_or_insert((place, server)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the commit of both sets.
+    pub(crate) fn commit(&self) -> Commit<'_> {
+        let Self { reads, scans, writes } = self;
+        let (order, ranges) = in_order(reads, scans);
+        let version =
+            |place: &KeyPlace| reads.get(place).and_then(Option::as_ref).map_or(0, |object| object.version);
+        let reads = order.into_iter();
+        let reads = reads.map(|place| CommitRead { table: place.0, key: &place.1, version: version(place) });
+        let writes = writes.iter().map(|((table, key), Written { value, ttl_ms })| CommitWrite {
+            table: *table,
+            key,
+            value: value.as_deref(),
+            ttl_ms: *ttl_ms,
+        });
+        Commit { reads: reads.collect(), ranges, writes: writes.collect() }
+    }
+}
+
+/// The items of a commit.
+pub(crate) struct Commit<'t> {
+    reads: Vec<CommitRead<'t>>,
+    ranges: Vec<CommitRange<'t>>,
+    writes: Vec<CommitWrite<'t>>,
+}
+
+impl Commit<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request::Commit { changes: Changes::listed(&self.reads, &self.ranges, &self.writes) }
+    }
+
+    /// Returns what a reply says of the commit.
+    pub(crate) fn outcome(&self, status: Result<Status, Error>, body: &[u8]) -> Result<(), NotCommitted> {
+        Err(match status {
+            Ok(Status::Ok) => return Ok(()),
+            Ok(Status::Conflict) => NotCommitted::Again(self.conflict(body)),
+            // Tablets of one server may be on their way to another one, one after the other.
+            Ok(status @ Status::NotLocal) => {
+                let text = "the keys, or those of a scanned range, are at different servers".to_owned();
+                NotCommitted::Again(Error::Refused { status, text })
+            }
+            Ok(status) => NotCommitted::Final(Error::of_answer(status, body)),
+            Err(error) if self.writes.is_empty() => NotCommitted::Final(not_committed(error)),
+            Err(error) => NotCommitted::Final(error),
+        })
+    }
+
+    /// Returns the error of a commit that found this number of a read, or of a range behind them, changed.
+    fn conflict(&self, body: &[u8]) -> Error {
+        let at = body.try_into().map_or(usize::MAX, |bytes| u32::from_le_bytes(bytes) as usize);
+        if let Some(CommitRead { table, key, .. }) = self.reads.get(at) {
+            return Error::Conflict { table: *table, key: key.to_vec() };
+        }
+        match self.ranges.get(at.wrapping_sub(self.reads.len())) {
+            Some(CommitRange { table, range, .. }) => {
+                Error::Conflict { table: *table, key: range.prefix.max(range.from).to_vec() }
+            }
+            None => unintelligible("the number of a read"),
+        }
+    }
+}
+
+/// A scan within a transaction, page by page.
+pub(crate) struct Scan {
+    objects: Vec<Listed>,
+    next: Option<Cursor>,
+    limit: usize,
+}
+
+impl Scan {
+    /// Begins a scan of at most `limit` objects; refuses a range with hashes.
+    pub(crate) fn begin(range: KeyRange<'_>, limit: usize) -> Result<Scan, Error> {
+        if range.hashes.is_some() {
+            let text = "a transaction scans keys, not hashes".to_owned();
+            return Err(Error::Refused { status: Status::OutOfRange, text });
+        }
+        Ok(Scan { objects: Vec::new(), next: Some(Cursor::start()), limit })
+    }
+
+    /// Returns where the next page begins, and its size, if there is one.
+    pub(crate) fn next(&mut self) -> Option<(Cursor, PageSize)> {
+        let from = self.next.take_if(|_| self.objects.len() < self.limit)?;
+        let objects = (self.limit - self.objects.len()).min(ENUMERATE_OBJECTS_MAX);
+        Some((from, PageSize { objects, bytes: LISTING_IN_PARTS_BYTES, ..PageSize::default() }))
+    }
+
+    pub(crate) fn add(&mut self, page: Page) {
+        self.objects.extend(page.objects);
+        self.next = page.next;
+    }
+}
+
+/// The runs of a transaction.
+pub(crate) struct Attempts {
+    random: RandomState,
+    attempt: u32,
+}
+
+impl Attempts {
+    pub(crate) fn new() -> Attempts {
+        Attempts { random: RandomState::new(), attempt: 0 }
+    }
+
+    /// Returns how long to wait before the next run.
+    ///
+    /// # Errors
+    /// The reason of the failure, if there is to be none.
+    pub(crate) fn pause(&mut self, failure: NotCommitted) -> Result<Duration, Error> {
+        match failure {
+            NotCommitted::Again(_) if self.attempt + 1 < TRANSACTION_ATTEMPTS_MAX => {}
+            NotCommitted::Again(error) | NotCommitted::Final(error) => return Err(error),
+        }
+        let most_us = (TRANSACTION_WAIT_US << self.attempt.min(16)).min(TRANSACTION_WAIT_US_MAX);
+        let pause = Duration::from_micros(self.random.hash_one(self.attempt) % most_us);
+        self.attempt += 1;
+        Ok(pause)
+    }
+}
+
+/// Returns the error of a transaction without a commit: whatever became of a read, nothing was written.
+pub(crate) fn not_committed(error: Error) -> Error {
+    if error.outcome_is_unknown() { Error::NotCommitted { cause: Box::new(error) } } else { error }
+}
+
+/// Returns what was read, that of each scan in its order and then all else; and the scanned ranges.
+fn in_order<'t>(
+    reads: &'t BTreeMap<KeyPlace, Option<Object>>,
+    scans: &'t [ScannedRange],
+) -> (Vec<&'t KeyPlace>, Vec<CommitRange<'t>>) {
+    let (mut order, mut ranges): (Vec<&KeyPlace>, Vec<_>) = Default::default();
+    for ScannedRange { table, from, to, prefix, reverse, until, places } in scans {
+        let first = order.len() as u16;
+        order.extend(places);
+        let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse, hashes: None };
+        let (until, reads) = (until.as_deref(), first..order.len() as u16);
+        ranges.push(CommitRange { table: *table, range, until, reads });
+    }
+    let scanned: BTreeSet<&KeyPlace> = order.iter().copied().collect();
+    order.extend(reads.keys().filter(|place| !scanned.contains(place)));
+    (order, ranges)
+}
