@@ -24,6 +24,7 @@ use tests::patience::Stopping;
 use town::{FaultyCluster, Tally, Troubles};
 
 use crate::cluster_backups;
+use crate::serializability::Lists;
 
 /// Both checkers say the same of it: whether it is linearizable.
 fn judge(history: &[Operation]) -> bool {
@@ -90,10 +91,13 @@ fn what_survives_the_death_of_the_coordinator_is_linearizable_and_on_the_disk_th
 #[test]
 fn servers_that_die_and_stand_still_in_turns_lose_nothing_and_do_nothing_twice() {
     const COUNTING: u64 = 2;
+    const APPENDING: u64 = 2;
     let servers = cluster_backups::cluster(&["one", "two", "three", "four"]);
     cluster_backups::await_replicas(&servers.servers, 2);
-    let cluster = FaultyCluster::of_cluster(servers);
+    let mut cluster = FaultyCluster::of_cluster(servers);
     let counts = Counts::begin(cluster.addresses(), cluster.tenant().clone(), COUNTING);
+    let lists = Lists::begin(&mut cluster.client(), Durability::Synced, 4);
+    cluster.moved_beside = Some(format!("{}/{}", cluster.tenant().name, Lists::TABLE));
     let (mut random, is_over) = (rng(), AtomicBool::new(false));
     thread::scope(|scope| {
         let stopping = Stopping(&is_over);
@@ -101,6 +105,12 @@ fn servers_that_die_and_stand_still_in_turns_lose_nothing_and_do_nothing_twice()
             .map(|number| {
                 let (counts, is_over, random) = (&counts, &is_over, random.fork());
                 scope.spawn(move || counts.work(number, random, is_over))
+            })
+            .collect();
+        let appending: Vec<_> = (0..APPENDING)
+            .map(|_| {
+                let (lists, is_over, random, client) = (&lists, &is_over, random.fork(), cluster.client());
+                scope.spawn(move || lists.work(client, random, is_over))
             })
             .collect();
         // Many short histories: the more calls of one have no answer, the longer it takes to judge it.
@@ -120,6 +130,8 @@ fn servers_that_die_and_stand_still_in_turns_lose_nothing_and_do_nothing_twice()
         for worker in workers {
             counts.check(&worker.join().expect("every answer is right"));
         }
+        let observed = appending.into_iter().flat_map(|worker| worker.join().expect("no panic"));
+        assert_eq!(lists.check(&mut cluster.client(), &observed.collect::<Vec<_>>()), Ok(()));
     });
 }
 

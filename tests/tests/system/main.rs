@@ -33,6 +33,7 @@ mod outage;
 mod replies;
 mod resume;
 mod scan;
+mod serializability;
 mod shm;
 mod tables;
 mod tao;

@@ -8,7 +8,7 @@
 
 mod bank;
 mod crashes;
-mod network;
+pub mod network;
 mod teller;
 
 use std::sync::atomic::Ordering;

@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Admin, ClientConfig, Durability, TableOptions};
+use client::{Admin, Client, ClientConfig, Durability, TableOptions};
 use control::MigrationMode;
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::etcd::Etcd;
 use tests::history::{Action, Operation, Outcome};
+use tests::patience::comes;
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
@@ -63,6 +64,8 @@ pub struct FaultyCluster {
     etcd: Option<Etcd>,
     tenant: Tenant,
     runs: std::sync::atomic::AtomicU32,
+    /// Another table whose tablets are split, merged and moved as well.
+    pub moved_beside: Option<String>,
 }
 
 impl FaultyCluster {
@@ -82,7 +85,7 @@ impl FaultyCluster {
 
     fn of(servers: Vec<Server>, etcd: Option<Etcd>) -> FaultyCluster {
         let tenant = servers[0].tenant("ann");
-        FaultyCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
+        FaultyCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into(), moved_beside: None }
     }
 
     /// Where the servers are, as clients take it.
@@ -93,6 +96,13 @@ impl FaultyCluster {
 
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    /// A client that knows all servers; its calls end after some seconds.
+    pub fn client(&self) -> Client {
+        let (addresses, Tenant { name, secret, .. }) = (self.addresses(), &self.tenant);
+        let config = ClientConfig { call_timeout: Duration::from_secs(10), ..ClientConfig::default() };
+        comes("a session", || Client::connect_with(&addresses, name, secret, config.clone()).ok())
     }
 
     /// Lets clients use a fresh table for so many seconds, longer if little happens: what they were told.
@@ -187,7 +197,12 @@ impl FaultyCluster {
             if absences.is_there(any)
                 && let Some(mut admin) = admin(&servers[any])
             {
-                self.meddle(&mut admin, random, (town, table), tally);
+                match &self.moved_beside {
+                    Some(beside) if random.u8(0..3) == 0 => {
+                        self.meddle(&mut admin, random, (town, beside), &mut Tally::default());
+                    }
+                    _ => self.meddle(&mut admin, random, (town, table), tally),
+                }
             }
             if troubles == Troubles::MovesAndDeaths && tally.deaths == 0 && Instant::now() > middle {
                 lost.extend(kill_coordinator(&mut servers, town, table));
