@@ -11,7 +11,7 @@
 //!             ^                                                |
 //!             +------------ what it read has changed ----------+
 //! ```
-//! Only read-only functions may scan and enumerate; one that writes is refused.
+//! As at the server, only functions that read may enumerate a table.
 
 mod border;
 mod host;

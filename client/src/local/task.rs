@@ -3,8 +3,7 @@
 //! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells that are
 //! borrowed for one call. A ticket is the number of the first operation that a future waits for, counted from 1.
 //!
-//! A page of objects is for functions that only read. A function that writes is refused, since its commit names no ranges yet; such
-//! functions run at the server.
+//! A function that writes sees its own writes in a scan, and its commit names the ranges that it has scanned.
 
 mod answers;
 mod pages;
@@ -176,7 +175,7 @@ impl Task {
         capacity: usize,
         take: impl FnOnce(&[RawEntry], Option<&[u8]>),
     ) -> Result<(), Stop> {
-        if self.may_write.get() {
+        if self.may_write.get() && matches!(of, PageOf::Table { .. }) {
             return Err(sandstorm::Error::NotSerializable.into());
         }
         if *ticket == 0 {
@@ -190,7 +189,8 @@ impl Task {
             }
             let index = self.ask(Lookup::Page, table, &[])?;
             let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
-            let page = AskedPage { of, objects_max, cursor: Vec::new(), met: Vec::new(), next: None };
+            let own = self.may_write.get().then(|| of.own_writes(table, &self.writes.borrow()));
+            let page = AskedPage::new(of, objects_max, own);
             self.operations.borrow_mut().list[index].page = Some(Box::new(page));
             *ticket = index as u64 + 1;
         }

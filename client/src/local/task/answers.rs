@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use control::{AdminRequest, TableId};
 use sandstorm::Level;
-use sandstorm::abi::{RawEntry, RawRecord};
+use sandstorm::abi::RawRecord;
 use wire::{Changes, CommitRead, Completion, Request, Status, reply};
 
 use super::{Lookup, Operation, PageOf, State, Task};
@@ -99,26 +99,23 @@ impl Task {
         let Some(page) = operations.list.get_mut(index).and_then(|operation| operation.page.as_mut()) else {
             return Some(State::Failed(sandstorm::Error::Unknown));
         };
-        let lend = |listed: reply::Listed<'_>| RawEntry {
-            key: self.arena.copy(listed.key),
-            record: RawRecord { value: self.arena.copy(listed.value), version: listed.version },
-        };
-        let listing = match &page.of {
-            PageOf::Table { .. } => reply::Listing::decode(body),
-            _ => reply::Scanned::decode(body),
-        };
+        let is_range = !matches!(page.of, PageOf::Table { .. });
+        let listing = if is_range { reply::Scanned::decode(body) } else { reply::Listing::decode(body) };
         let Ok(listing) = listing else { return Some(State::Failed(sandstorm::Error::Unavailable)) };
         let next = listing.cursor().map(<[u8]>::to_vec);
         // Corrupted objects are left out, as at the server.
-        page.met.extend(listing.filter(|listed| listed.status == Status::Ok).map(lend));
-        match next {
-            Some(next) if page.met.is_empty() && matches!(page.of, PageOf::Range { .. }) => {
-                page.cursor = next;
-                self.asked.borrow_mut().push_back(index);
-                return None;
-            }
-            next => page.next = next,
+        let objects = listing.filter(|listed| listed.status == Status::Ok);
+        if page.merge(objects, next.is_none(), &self.arena) {
+            page.next = None;
+            return Some(State::Done(Border::NO_RECORD));
         }
+        let next = next.unwrap_or_default();
+        if is_range && page.met.is_empty() {
+            page.cursor = next;
+            self.asked.borrow_mut().push_back(index);
+            return None;
+        }
+        page.next = Some(next);
         Some(State::Done(Border::NO_RECORD))
     }
 
@@ -182,22 +179,33 @@ impl Task {
             let version = read_version(operation)?;
             Some(CommitRead { table: operation.table, key: &operation.key, version })
         };
-        let mut reads: Vec<CommitRead<'_>> =
-            operations.list[..operations.count].iter().filter_map(read).collect();
+        let operations = &operations.list[..operations.count];
+        let objects: Vec<CommitRead<'_>> = operations.iter().filter_map(read).collect();
+        let pages = operations.iter().filter(|operation| matches!(operation.state, State::Done(_)));
+        let pages: Vec<_> =
+            pages.filter_map(|operation| Some((operation.table, operation.page.as_ref()?))).collect();
         // One read is as of one moment, and functions that only read promise no more.
-        if writes.is_empty() && (reads.len() < 2 || !self.may_write.get()) {
+        if !self.may_write.get() || writes.is_empty() && objects.len() < 2 && pages.is_empty() {
             return None;
         }
         let mut at = |table, key| session.server_of(table, key);
         let server = writes.iter().find_map(|write| at(write.table, write.key));
-        let server = server.or_else(|| reads.iter().find_map(|read| at(read.table, read.key)));
+        let server = server.or_else(|| objects.iter().find_map(|read| at(read.table, read.key)));
         let mut is_elsewhere =
             |table, key| server.zip(at(table, key)).is_some_and(|(one, other)| one != other);
         if writes.iter().any(|write| is_elsewhere(write.table, write.key)) {
             return Some(Err(Error::Refused { status: Status::NotLocal, text: String::new() }));
         }
-        reads.retain(|read| !is_elsewhere(read.table, read.key));
-        let changes = Changes::listed(&reads, &[], &writes);
+        let (mut reads, mut ranges) = (Vec::new(), Vec::new());
+        for (table, page) in pages {
+            let Some((scanned, range)) = page.scanned(table, reads.len()) else { continue };
+            if !is_elsewhere(table, page.some_key()) {
+                reads.extend(scanned);
+                ranges.push(range);
+            }
+        }
+        reads.extend(objects.into_iter().filter(|read| !is_elsewhere(read.table, read.key)));
+        let changes = Changes::listed(&reads, &ranges, &writes);
         Some(session.submit(&Request::Commit { changes }, tag))
     }
 
