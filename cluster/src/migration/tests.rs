@@ -15,8 +15,10 @@ use super::{
 
 fn seeds() -> Vec<u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let count = if std::env::var_os("SPLINTER_FULL").is_some() { 20_000 } else { 100 };
-    given.map_or_else(|| (0..count).collect(), |seed| vec![seed])
+    let is_full = std::env::var_os("SPLINTER_FULL").is_some();
+    // Each long run has others.
+    let (first, count) = if is_full { (fastrand::u64(..u64::MAX / 2), 5_000) } else { (0, 100) };
+    given.map_or_else(|| (first..first + count).collect(), |seed| vec![seed])
 }
 
 fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {

@@ -2,7 +2,7 @@
 //! some abandoned where they stand, some trapping after they were parked; native code between them; and a third thread
 //! that loads and drops modules, which takes the locks that traps and new stores wait for.
 //!
-//! Takes two seconds; three minutes under SPLINTER_FULL. SPLINTER_SEED repeats the choices, though not the interruptions.
+//! Takes two seconds; a minute under SPLINTER_FULL. SPLINTER_SEED repeats the choices, though not the interruptions.
 
 use std::env;
 use std::ffi::c_void;
@@ -220,7 +220,7 @@ fn load_again_and_again(bytes: &Bytes, stop: &AtomicBool) -> u64 {
 
 #[test]
 fn a_storm_of_signals_traps_and_abandoned_runs_mixes_nothing_up() {
-    let seconds = if env::var_os("SPLINTER_FULL").is_some() { 180 } else { 2 };
+    let seconds = if env::var_os("SPLINTER_FULL").is_some() { 60 } else { 2 };
     let seed = env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(17);
     println!("SPLINTER_SEED={seed}");
     let bytes = compiled();
