@@ -188,7 +188,7 @@ impl ClientsLoad<'_> {
                 Ok(right)
             });
             if begun >= begin {
-                note(&mut measure, begun, done);
+                note(&mut measure, Some(begun), done);
             }
         }
     }
@@ -253,12 +253,13 @@ fn are_right(values: &[Option<Vec<u8>>], indices: &[u64; READS]) -> bool {
             .all(|(value, index)| value.as_deref().and_then(index_of) == Some(*index))
 }
 
-/// Counts a request or a transaction that ended now.
-fn note(measure: &mut Measure, begun: Instant, done: Result<bool, client::Error>) {
-    match done {
-        Ok(true) => measure.answered(begun.elapsed().as_nanos() as u64, (READS + WRITES) as u64),
-        Ok(false) => measure.failed("WrongAnswer"),
-        Err(error) => measure.failed(&error.to_string()),
+/// Counts a request or a transaction that ended now, with its time if it is known when it began.
+fn note(measure: &mut Measure, begun: Option<Instant>, done: Result<bool, client::Error>) {
+    match (done, begun) {
+        (Ok(true), Some(begun)) => measure.answered(begun.elapsed().as_nanos() as u64, 1),
+        (Ok(true), None) => measure.answered_untimed(1),
+        (Ok(false), _) => measure.failed("WrongAnswer"),
+        (Err(error), _) => measure.failed(&error.to_string()),
     }
 }
 

@@ -17,6 +17,8 @@ pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 pub struct Measure {
     latency_ns: Histogram<u64>,
     objects: u64,
+    /// Requests that succeeded and were not timed.
+    untimed: u64,
     errors: BTreeMap<String, u64>,
 }
 
@@ -90,6 +92,12 @@ impl Measure {
         self.objects += objects;
     }
 
+    /// Counts a request that succeeded, without its time, and the objects it touched.
+    pub fn answered_untimed(&mut self, objects: u64) {
+        self.untimed += 1;
+        self.objects += objects;
+    }
+
     /// Counts a request that failed, by the name of its status.
     pub fn failed(&mut self, status: &str) {
         match self.errors.get_mut(status) {
@@ -100,19 +108,10 @@ impl Measure {
         }
     }
 
-    /// Adds what another one has seen.
-    pub fn add(&mut self, other: &Self) {
-        self.latency_ns.add(&other.latency_ns).expect("all have the same bounds");
-        self.objects += other.objects;
-        for (status, count) in &other.errors {
-            *self.errors.entry(status.clone()).or_default() += count;
-        }
-    }
-
     /// Forgets everything: the end of the warm-up.
     pub fn clear(&mut self) {
         self.latency_ns.reset();
-        self.objects = 0;
+        (self.objects, self.untimed) = (0, 0);
         self.errors.clear();
     }
 
@@ -126,8 +125,8 @@ impl Measure {
         let us = |quantile| quantile_us(&self.latency_ns, quantile);
         Figures {
             seconds,
-            requests: self.latency_ns.len(),
-            requests_per_second: self.latency_ns.len() as f64 / seconds,
+            requests: self.latency_ns.len() + self.untimed,
+            requests_per_second: (self.latency_ns.len() + self.untimed) as f64 / seconds,
             objects_per_second: self.objects as f64 / seconds,
             latency_us_mean: self.latency_ns.mean() / 1000.0,
             latency_us_p50: us(0.5),
@@ -143,7 +142,7 @@ impl Measure {
 
 impl Default for Measure {
     fn default() -> Self {
-        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
+        Self { latency_ns: latencies(), objects: 0, untimed: 0, errors: BTreeMap::new() }
     }
 }
 

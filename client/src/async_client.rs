@@ -97,9 +97,9 @@ impl AsyncClient {
     ) -> Result<AsyncClient, Error> {
         let [address, tenant, secret] = [address, tenant, secret].map(str::to_owned);
         let place = ClientPlace { address, tenant, secret, config };
-        let idle = place.config.idle;
+        let ClientConfig { idle, call_timeout, .. } = place.config;
         let (session, place) = on_thread(move || place.open().map(|session| (session, place))).await?;
-        let shared = Arc::new(SharedSession::new(session.driven()));
+        let shared = Arc::new(SharedSession::new(session.driven(), call_timeout));
         let handle = Handle { shared: Arc::clone(&shared), place, functions: Mutex::default() };
         tokio::spawn(Driver::new(shared, idle)?);
         Ok(AsyncClient { handle: Arc::new(handle), durability: RequestDurability::OfTable })

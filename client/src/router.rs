@@ -383,6 +383,14 @@ impl Router {
         (map.version > 0 || !map.is_wanted).then(|| map.server_of(map.position(key)))
     }
 
+    /// Returns the index of the server of all keys with a prefix, `None` if they may be at several; if any server has told of the
+    /// table's tablets.
+    pub(crate) fn server_of_prefix(&mut self, table: u32, prefix: &[u8]) -> Option<Option<usize>> {
+        let index = self.index_of(table);
+        let map = &self.maps[index];
+        (map.version > 0 || !map.is_wanted).then(|| map.server_of_prefix(prefix))
+    }
+
     /// Returns whether there are several servers.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
@@ -440,6 +448,18 @@ impl Router {
         let Some(state) = servers[HOME].state.as_mut() else { return Ok(()) };
         let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
         state.reopen(now_us, statistics, sorted)
+    }
+
+    /// Ends the requests that no server has received.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn end_waiting(
+        &mut self,
+        status: Result<Status, CompletionError>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.finish(waiting.request.tag, status.map(|status| (status, Vec::new())), complete);
+        }
     }
 
     /// Closes the streams until they are needed again.

@@ -220,6 +220,11 @@ impl Session {
         self.router.server_of(table, key)
     }
 
+    /// Returns the index of the server of all keys with a prefix, `None` if they may be at several; if that is known.
+    pub(crate) fn server_of_prefix(&mut self, table: u32, prefix: &[u8]) -> Option<Option<usize>> {
+        self.router.server_of_prefix(table, prefix)
+    }
+
     /// Returns the number of datagrams lost in the local queue.
     #[must_use]
     pub fn drops(&self) -> u64 {

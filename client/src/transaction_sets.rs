@@ -1,5 +1,6 @@
 //! What a transaction has read and wants to write, and the commit of both, for the blocking and the async interface.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub(crate) struct TransactionSets {
     reads: BTreeMap<KeyPlace, Option<Object>>,
     scans: Vec<ScannedRange>,
     writes: BTreeMap<KeyPlace, Written>,
+    /// An object that was read twice, with different versions.
+    torn: Option<KeyPlace>,
 }
 
 impl TransactionSets {
@@ -69,9 +72,16 @@ impl TransactionSets {
         keys.iter().filter(is_unknown).copied().collect()
     }
 
-    /// Notes what was read.
+    /// Notes what was read. Two reads beside each other may have found different objects: then the transaction cannot be committed.
     pub(crate) fn read(&mut self, table: u32, key: &[u8], object: Option<Object>) {
-        self.reads.entry((table, key.to_vec())).or_insert(object);
+        let version = |object: &Option<Object>| object.as_ref().map(|object| object.version);
+        match self.reads.entry((table, key.to_vec())) {
+            Entry::Occupied(read) if version(read.get()) != version(&object) => {
+                self.torn = Some(read.key().clone());
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(place) => _ = place.insert(object),
+        }
     }
 
     /// Notes a scan.
@@ -84,7 +94,6 @@ impl TransactionSets {
         }
         for Listed { key, value, version, ttl_ms } in &objects {
             let object = Object { value: value.clone(), version: *version, ttl_ms: *ttl_ms };
-            // What was read before must be the same.
             self.read(table, key, Some(object));
         }
         let places = objects.iter().map(|object| (table, object.key.clone())).collect();
@@ -102,14 +111,18 @@ impl TransactionSets {
 
     /// Returns whether there is nothing to commit: one read is as of one moment.
     pub(crate) fn is_trivial(&self) -> bool {
-        self.writes.is_empty() && self.scans.is_empty() && self.reads.len() < 2
+        self.writes.is_empty() && self.scans.is_empty() && self.reads.len() < 2 && self.torn.is_none()
     }
 
-    /// Refuses keys of several servers, as far as these are known.
-    pub(crate) fn check_servers(
+    /// Refuses what cannot be committed: an object that changed while it was read, and keys of several servers, as far as these
+    /// are known.
+    pub(crate) fn check(
         &self,
         mut server_of: impl FnMut(u32, &[u8]) -> Option<usize>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotCommitted> {
+        if let Some((table, key)) = &self.torn {
+            return Err(NotCommitted::Again(Error::Conflict { table: *table, key: key.clone() }));
+        }
         let mut first: Option<(&KeyPlace, usize)> = None;
         for place in self.writes.keys().chain(self.reads.keys()) {
             let Some(server) = server_of(place.0, &place.1) else { continue };
@@ -117,7 +130,7 @@ impl TransactionSets {
                 Some((other, of_first)) if of_first != server => {
                     let name = |(table, key): &KeyPlace| format!("`{}` of table {table}", key.escape_ascii());
                     let text = format!("{} and {} are at different servers", name(other), name(place));
-                    return Err(Error::Refused { status: Status::NotLocal, text });
+                    return Err(NotCommitted::Final(Error::Refused { status: Status::NotLocal, text }));
                 }
                 _ => _ = first.get_or_insert((place, server)),
             }
@@ -127,7 +140,7 @@ impl TransactionSets {
 
     /// Returns the commit of both sets.
     pub(crate) fn commit(&self) -> Commit<'_> {
-        let Self { reads, scans, writes } = self;
+        let Self { reads, scans, writes, .. } = self;
         let (order, ranges) = in_order(reads, scans);
         let version =
             |place: &KeyPlace| reads.get(place).and_then(Option::as_ref).map_or(0, |object| object.version);

@@ -65,7 +65,7 @@ pub(super) fn transactions(load: &ClientsLoad<'_>, outstanding: usize) -> Result
         for place in ended.drain(..) {
             let Underway { begun, drawn, next, .. } = &mut all[place];
             if *begun >= begin && now < end {
-                measure.answered((now - *begun).as_nanos() as u64, (READS + WRITES) as u64);
+                measure.answered((now - *begun).as_nanos() as u64, 1);
             }
             draw.again(drawn);
             (*begun, *next) = (now, Next::Read);

@@ -7,7 +7,7 @@
 //!            └► sleep until the port is readable, a timer is due, or a future has submitted
 //! ```
 //! While replies are due the driver looks for them again and again, as a blocking session does: each time behind all tasks
-//! that are ready, so what these submit shares frames. A lost session is reopened on a thread for blocking work.
+//! that are ready, so what these submit shares frames. A lost session is reopened on another thread.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use net::{IdleAction, IdleStrategy};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::oneshot::{Receiver, channel};
 use tokio::time::{Instant as Deadline, Sleep, sleep};
 use wire::{Completion, CompletionError, Status};
 
@@ -29,8 +30,10 @@ use crate::{Error, Session};
 
 /// Longest sleep while requests are outstanding: a waker may be lost with a thread.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
-/// Pause after a failure of the port, and after a session that could not be reopened.
+/// Pause after a failure of the port.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
+/// From one time that all who wait for room are woken to the next.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
 /// Polls without a frame before a sleep: one looks at some of the port's sources.
 const POLLS_MIN: u32 = 4;
 /// Polls without a frame from one look at the clock to the next.
@@ -52,8 +55,10 @@ pub(super) struct Driver {
     since: Instant,
     /// Polls since then.
     polls: u32,
+    /// When all who waited for room were woken last.
+    swept: Instant,
     sleeps: bool,
-    reopening: Option<JoinHandle<ReopenedSession>>,
+    reopening: Option<Receiver<ReopenedSession>>,
     /// Futures to wake; empty between polls.
     ready: Vec<Waker>,
 }
@@ -94,6 +99,7 @@ impl Driver {
             idle,
             since: Instant::now(),
             polls: 0,
+            swept: Instant::now(),
             sleeps: false,
             reopening: None,
             ready: Vec::new(),
@@ -103,11 +109,11 @@ impl Driver {
     /// Polls the session once.
     fn turn(&mut self) -> Turn {
         let mut state = self.shared.state();
-        let SharedState { session, replies, sleeping, has_news, has_ended, .. } = &mut *state;
+        let SharedState { session, replies, sleeping, submitted, has_ended, .. } = &mut *state;
         if *has_ended {
             return Turn::Ends;
         }
-        let has_news = std::mem::take(has_news);
+        let has_news = std::mem::take(submitted) > 0;
         let Some(open) = session else { return Turn::Ends };
         if std::mem::take(&mut self.sleeps) {
             *sleeping = None;
@@ -126,21 +132,29 @@ impl Driver {
             return Turn::Reopens;
         }
         let is_due = open.outstanding() > 0;
-        let places = if open.can_submit() {
-            usize::from(open.credits()).saturating_sub(open.outstanding())
-        } else {
-            0
-        };
+        let places = usize::from(open.credits()).saturating_sub(open.outstanding());
         drop(state);
+        self.make_room(places);
         match polled {
             Err(_) => Turn::Failed,
             Ok(0) if !is_due || !self.looks_again() => Turn::Rest,
             Ok(0) => Turn::Again,
             Ok(_) => {
-                self.shared.make_room(places);
                 (self.since, self.polls) = (Instant::now(), 0);
                 Turn::Again
             }
+        }
+    }
+
+    /// Wakes those who wait for room, as many as there is some for; from time to time all of them, who may have waited long enough.
+    fn make_room(&mut self, places: usize) {
+        if !self.shared.has_waiting() {
+            return;
+        }
+        self.shared.make_room(places);
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.shared.wake_all();
         }
     }
 
@@ -156,7 +170,7 @@ impl Driver {
     /// Announces a sleep; returns false if there is something to do at once.
     fn falls_asleep(&mut self, context: &mut Context<'_>) -> bool {
         let mut state = self.shared.state();
-        let SharedState { session: Some(session), sleeping, has_news: false, has_ended: false, .. } =
+        let SharedState { session: Some(session), sleeping, submitted: 0, has_ended: false, .. } =
             &mut *state
         else {
             return false;
@@ -184,7 +198,7 @@ impl Driver {
     }
 
     /// Goes on with a session that was reopened, or could not be.
-    fn take_back(&mut self, reopened: Result<ReopenedSession, JoinError>) {
+    fn take_back(&mut self, reopened: Result<ReopenedSession, RecvError>) {
         let mut state = self.shared.state();
         let SharedState { session, replies, has_ended, .. } = &mut *state;
         match reopened {
@@ -195,7 +209,7 @@ impl Driver {
                 }
                 *session = Some(open);
             }
-            // The runtime ends.
+            // The thread has panicked.
             Err(_) => *has_ended = true,
         }
         drop(state);
@@ -245,17 +259,17 @@ impl Drop for Driver {
     }
 }
 
-/// Reopens a lost session on a thread for blocking work.
-fn reopen(mut session: Box<Session>) -> JoinHandle<ReopenedSession> {
-    spawn_blocking(move || {
+/// Reopens a lost session on a thread of its own: for one that blocks for long the runtime would wait at its end.
+fn reopen(mut session: Box<Session>) -> Receiver<ReopenedSession> {
+    let (sender, reopened) = channel();
+    thread::spawn(move || {
         let mut completions = Vec::new();
-        let reopened = session.reopen(&mut |Completion { tag, status, body, .. }| {
+        // Without success all requests have completed with errors.
+        let _ = session.reopen(&mut |Completion { tag, status, body, .. }| {
             completions.push((tag, status, body.to_vec()));
         });
-        if reopened.is_err() {
-            // Its requests have ended with errors. Those that wait for a place try again.
-            thread::sleep(FAILURE_PAUSE);
-        }
-        ReopenedSession { session, completions }
-    })
+        // Without a driver the session ends here.
+        let _ = sender.send(ReopenedSession { session, completions });
+    });
+    reopened
 }

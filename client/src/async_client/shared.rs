@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use wire::{Completion, CompletionError, Request, RequestDurability, Status};
@@ -14,6 +15,8 @@ use crate::{Error, Session};
 
 /// Capacity of a buffer for replies that is kept for the next request.
 const KEPT_BYTES: usize = 16 << 10;
+/// Requests that leave together, before the driver's turn: while many tasks submit, the server is at work already.
+const FLUSH_AT: usize = 24;
 
 /// See the file's head.
 pub(super) struct SharedSession {
@@ -22,6 +25,7 @@ pub(super) struct SharedSession {
     room: Notify,
     /// Number of futures that wait for that.
     waiting: AtomicUsize,
+    call_timeout: Duration,
 }
 
 /// What is behind the lock.
@@ -31,24 +35,29 @@ pub(super) struct SharedState {
     pub(super) replies: Replies,
     /// The driver's waker, while it sleeps.
     pub(super) sleeping: Option<Waker>,
-    /// Something was submitted since the driver looked at the session.
-    pub(super) has_news: bool,
+    /// Number of requests that were submitted since the driver looked at the session.
+    pub(super) submitted: usize,
     /// No client is left, or the driver is gone.
     pub(super) has_ended: bool,
     pub(super) chunks: KeyChunks,
 }
 
 impl SharedSession {
-    pub(super) fn new(session: Session) -> SharedSession {
+    pub(super) fn new(session: Session, call_timeout: Duration) -> SharedSession {
         let state = SharedState {
             session: Some(Box::new(session)),
             replies: Replies::default(),
             sleeping: None,
-            has_news: false,
+            submitted: 0,
             has_ended: false,
             chunks: KeyChunks::new(),
         };
-        SharedSession { state: Mutex::new(state), room: Notify::new(), waiting: AtomicUsize::new(0) }
+        SharedSession {
+            state: Mutex::new(state),
+            room: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            call_timeout,
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
@@ -63,7 +72,7 @@ impl SharedSession {
         durability: RequestDurability,
     ) -> Result<Option<Reply<'_>>, Error> {
         let mut state = self.state();
-        let SharedState { session, replies, sleeping, has_news, has_ended, .. } = &mut *state;
+        let SharedState { session, replies, sleeping, submitted, has_ended, .. } = &mut *state;
         if *has_ended {
             return Err(ended());
         }
@@ -75,7 +84,11 @@ impl SharedSession {
             replies.release(index);
             return if matches!(error, Error::Full) { Ok(None) } else { Err(error) };
         }
-        *has_news = true;
+        *submitted += 1;
+        if submitted.is_multiple_of(FLUSH_AT) {
+            // A failure of the port is the driver's.
+            let _ = session.flush();
+        }
         let driver = sleeping.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
@@ -91,16 +104,27 @@ impl SharedSession {
         if let Some(reply) = self.submit(request, durability)? {
             return Ok(reply);
         }
-        let _waiting = RoomWaiter::begin(&self.waiting);
+        let (_waiting, since) = (RoomWaiter::begin(&self.waiting), Instant::now());
         loop {
             let mut room = pin!(self.room.notified());
             // Whatever makes room from now on counts.
             room.as_mut().enable();
-            if let Some(reply) = self.submit(request, durability)? {
-                return Ok(reply);
+            match self.submit(request, durability) {
+                Ok(Some(reply)) => return Ok(reply),
+                // The driver wakes those who wait from time to time.
+                Ok(None) if since.elapsed() < self.call_timeout => room.await,
+                ended => {
+                    // The room is for somebody else.
+                    self.room.notify_one();
+                    return Err(ended.err().unwrap_or(Error::NotSent));
+                }
             }
-            room.await;
         }
+    }
+
+    /// Returns whether futures wait for room.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Wakes as many of those who wait as there is room for.

@@ -64,7 +64,7 @@ impl AsyncClient {
         if sets.is_trivial() {
             return Ok(());
         }
-        sets.check_servers(|table, key| self.server_of(table, key)).map_err(NotCommitted::Final)?;
+        sets.check(|table, key| self.server_of(table, key))?;
         let commit = sets.commit();
         let outcome = self.call(&commit.request(), |status, body| commit.outcome(status, body)).await;
         outcome.map_err(NotCommitted::Final)?

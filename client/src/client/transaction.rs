@@ -127,8 +127,7 @@ impl Transaction<'_> {
         if sets.is_trivial() {
             return Ok(());
         }
-        let checked = sets.check_servers(|table, key| session.server_of(table, key));
-        checked.map_err(NotCommitted::Final)?;
+        sets.check(|table, key| session.server_of(table, key))?;
         let commit = sets.commit();
         let status = session.call(&commit.request(), body);
         commit.outcome(status, body)

@@ -189,7 +189,7 @@ impl Task {
             }
             let index = self.ask(Lookup::Page, table, &[])?;
             let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
-            let own = self.may_write.get().then(|| of.own_writes(table, &self.writes.borrow()));
+            let own = self.may_write.get().then(|| of.own_keys(table, &self.writes.borrow()));
             let page = AskedPage::new(of, objects_max, own);
             self.operations.borrow_mut().list[index].page = Some(Box::new(page));
             *ticket = index as u64 + 1;

@@ -127,6 +127,12 @@ impl TableMap {
         request.position(|key| self.position(key)).map(|position| self.server_of(position))
     }
 
+    /// Returns the server of all keys with this prefix; `None` if they may be at several.
+    pub(super) fn server_of_prefix(&self, prefix: &[u8]) -> Option<usize> {
+        let of_tag = || self.is_tagged.then(|| tagged_positions(prefix, xxh3_64)).flatten();
+        self.whole().or_else(|| of_tag().map(|(first, _)| self.server_of(first)))
+    }
+
     /// Returns the destination of a request. `is_first`: no server has refused it.
     pub(super) fn route(&self, request: &Request<'_>, is_first: bool) -> Route {
         if let Some(server) = self.whole() {
@@ -145,8 +151,7 @@ impl TableMap {
                 }
             }
             Request::Scan { range: KeyRange { prefix, .. }, .. } => {
-                let of_tag = self.is_tagged.then(|| tagged_positions(prefix, xxh3_64)).flatten();
-                of_tag.map_or(Route::Parts, |(first, _)| Route::Server(self.server_of(first)))
+                self.server_of_prefix(prefix).map_or(Route::Parts, Route::Server)
             }
             // A function without a key runs on any server.
             Request::Invoke { key: [], .. } if is_first => Route::Server(HOME),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use wire::Completion;
+use wire::{Completion, CompletionError};
 
 use super::Session;
 use crate::Error;
@@ -25,10 +25,15 @@ impl Session {
     /// Reopens a lost session. Blocks for at most the time of a call.
     ///
     /// # Errors
-    /// If it cannot be reopened; then its requests have completed with errors, and the next one needs it again.
+    /// If it cannot be reopened; then all requests have completed with errors, and the next one needs it again.
     pub(crate) fn reopen(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
         let now_us = self.watch.look();
-        self.router.reopen(now_us, &mut self.statistics, complete)
+        let reopened = self.router.reopen(now_us, &mut self.statistics, complete);
+        if let Err(error) = &reopened {
+            let status = error.status().ok_or(CompletionError::Away { server: 0 });
+            self.router.end_waiting(status, complete);
+        }
+        reopened
     }
 
     /// Returns a descriptor that is readable when something has arrived between [`Session::begin_wait`] and

@@ -44,10 +44,18 @@ pub fn commit(
     let done = if ranges == 0 && reads.max(writes) <= ITEMS_ON_STACK {
         let reads = ArrayVec::<ReadCheck<'_>, ITEMS_ON_STACK>::new();
         let writes = ArrayVec::<Write<'_>, ITEMS_ON_STACK>::new();
-        Lists { reads, ranges: Vec::new(), writes, names: Vec::new() }.commit(environment, of, changes)
+        Lists { reads, ranges: Vec::new(), writes, spread: Vec::new(), absent: 0 }.commit(
+            environment,
+            of,
+            changes,
+        )
     } else {
         let (reads, writes) = (Vec::with_capacity(reads), Vec::with_capacity(writes));
-        Lists { reads, ranges: Vec::new(), writes, names: Vec::new() }.commit(environment, of, changes)
+        Lists { reads, ranges: Vec::new(), writes, spread: Vec::new(), absent: 0 }.commit(
+            environment,
+            of,
+            changes,
+        )
     };
     match done {
         Ok(version) => WriteOutcome::version(Status::Ok, version),
@@ -78,13 +86,18 @@ pub fn lacking<'t>(
 
 /// What the store checks and changes.
 struct Lists<'t, R, W> {
-    /// First those that the client names, in its order.
+    /// Those that the client names, in its order.
     reads: R,
     ranges: Vec<RangeCheck<'t>>,
     writes: W,
-    /// What the other reads are for the client: the number of its own, or of a range behind those.
-    names: Vec<usize>,
+    /// Ranges with keys that the client does not name: the number of each, and its reads, with their numbers for the client.
+    spread: Vec<(usize, Vec<NamedRead<'t>>)>,
+    /// How many reads the client does not name.
+    absent: usize,
 }
+
+/// A read, and its number for the client, if it names it.
+type NamedRead<'t> = (ReadCheck<'t>, Option<usize>);
 
 impl<'t, R, W> Lists<'t, R, W>
 where
@@ -121,7 +134,10 @@ where
         {
             return Err(WriteOutcome::LACKS);
         }
-        let committed = environment.pin.commit_ranges(&self.reads, &self.ranges, &self.writes);
+        let spread = self.spread_out(named);
+        let (reads, names) =
+            spread.as_ref().map_or((&self.reads[..], None), |(reads, names)| (&reads[..], Some(names)));
+        let committed = environment.pin.commit_ranges(reads, &self.ranges, &self.writes);
         // Whatever comes of it shows something of them.
         let shown =
             self.reads.iter().map(|read| read.table).chain(self.ranges.iter().map(|range| range.table));
@@ -130,9 +146,10 @@ where
             environment.pin.note_shown(part);
         }
         committed.map_err(|error| match error {
-            CommitError::Conflict { read } if read < named => conflict(read),
-            CommitError::Conflict { read } if read < self.reads.len() => conflict(self.names[read - named]),
-            CommitError::Conflict { read } => conflict(named + read - self.reads.len()),
+            CommitError::Conflict { read } if read < reads.len() => {
+                conflict(names.map_or(read, |names| names[read]))
+            }
+            CommitError::Conflict { read } => conflict(named + read - reads.len()),
             CommitError::TooManyOperations => limit_exceeded(),
             CommitError::Write(error) => refused(error),
         })
@@ -144,7 +161,7 @@ where
         &mut self,
         environment: &WorkerEnvironment<'t>,
         named: usize,
-        mut check: RangeCheck<'t>,
+        check: RangeCheck<'t>,
     ) -> Result<(), WriteOutcome> {
         let (own, mut at) = (check.reads.clone(), check.reads.start);
         let comes_before = |left: &[u8], right: &[u8]| (left < right) != check.range.reverse && left != right;
@@ -175,16 +192,42 @@ where
             return Err(conflict(number));
         }
         if !is_whole {
-            let first = self.reads.len();
-            if first + met.len() > COMMIT_READS_MAX {
+            self.absent += met.iter().filter(|(_, name)| name.is_none()).count();
+            if named + self.absent > COMMIT_READS_MAX {
                 return Err(limit_exceeded());
             }
-            self.names.extend(met.iter().map(|(_, name)| name.unwrap_or(number)));
-            self.reads.extend(met.into_iter().map(|(read, _)| read));
-            check.reads = first..self.reads.len();
+            self.spread.push((self.ranges.len(), met));
         }
         self.ranges.push(check);
         Ok(())
+    }
+
+    /// Returns all reads with those of ranges that the client does not name, and the number of each for the client; `None` if it names
+    /// all. Ranges then refer to these.
+    fn spread_out(&mut self, named: usize) -> Option<(Vec<ReadCheck<'t>>, Vec<usize>)> {
+        if self.spread.is_empty() {
+            return None;
+        }
+        let (mut all, mut names, mut at) = (Vec::new(), Vec::new(), 0);
+        let own = |at: usize| (self.reads[at], Some(at));
+        let mut add = |(read, name): NamedRead<'t>, number: usize| {
+            all.push(read);
+            names.push(name.unwrap_or(number));
+            all.len()
+        };
+        let mut length = 0;
+        for (number, check) in self.ranges.iter_mut().enumerate() {
+            (at..check.reads.start).for_each(|at| length = add(own(at), named));
+            let (first, met) = (length, self.spread.iter().find(|(of, _)| *of == number));
+            match met {
+                Some((_, met)) => met.iter().for_each(|read| length = add(*read, named + number)),
+                None => check.reads.clone().for_each(|at| length = add(own(at), named)),
+            }
+            at = check.reads.end.max(at);
+            check.reads = first..length;
+        }
+        (at..self.reads.len()).for_each(|at| length = add(own(at), named));
+        Some((all, names))
     }
 }
 

@@ -40,6 +40,8 @@ async fn all<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
 
 #[test]
 fn many_tasks_share_a_session_and_each_gets_its_own_answers() {
+    // Far more than the session's window.
+    const TASKS: u32 = 800;
     let server = Server::start();
     let tenant = server.tenant("acme");
     for threads in [0, 2] {
@@ -73,13 +75,12 @@ fn many_tasks_share_a_session_and_each_gets_its_own_answers() {
                     }
                 }
             };
-            // Far more than the session's window.
-            all((0..1_500).map(|number| tokio::spawn(of_one(number)))).await;
+            all((0..TASKS).map(|number| tokio::spawn(of_one(number)))).await;
             let (sum, _) = client.increment(table, b"sum of all", 0).await.expect("a number");
-            assert_eq!(sum, 15_000);
+            assert_eq!(sum, i64::from(TASKS) * 10);
 
             let keys: Vec<Vec<u8>> =
-                (0..1_500).map(|number| format!("key {number:04}").into_bytes()).collect();
+                (0..TASKS).map(|number| format!("key {number:04}").into_bytes()).collect();
             let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let objects = client.multi_get(table, &asked).await.expect("answers");
             for (number, object) in objects.iter().enumerate() {
@@ -144,7 +145,7 @@ fn a_future_that_is_dropped_takes_nothing_from_the_others() {
                     }
                 }
             };
-            let tasks: Vec<_> = (0..rounds(600, 6_000))
+            let tasks: Vec<_> = (0..rounds(400, 6_000))
                 .map(|_| {
                     let polls = random.bool().then(|| random.u32(0..200));
                     tokio::spawn(one(polls))
@@ -153,9 +154,9 @@ fn a_future_that_is_dropped_takes_nothing_from_the_others() {
             let begun = tasks.len() as i64 * 20;
             let done: i64 = all(tasks).await.into_iter().sum();
             // The window has room for as many as before.
-            let whole = all((0..2_000).map(|_| tokio::spawn(one(Some(u32::MAX))))).await;
+            let whole = all((0..800).map(|_| tokio::spawn(one(Some(u32::MAX))))).await;
             assert!(whole.into_iter().all(|done| done == 20));
-            (done + 40_000, begun + 40_000)
+            (done + 16_000, begun + 16_000)
         });
         let mut client = server.client(&tenant);
         let (sum, _) = client.increment(table, &[threads as u8], 0).expect("a number");
@@ -390,4 +391,40 @@ fn tasks_go_on_at_the_other_servers_while_one_is_gone() {
     assert!((1..200).contains(&failed), "{failed} of 300 are of the server that is gone");
     cluster.servers[2].restart();
     comes("all are served", || put_all(&client).into_iter().all(|put| put.is_ok()).then_some(()));
+}
+
+#[test]
+fn who_waits_for_room_waits_no_longer_than_a_call_and_a_refusal_is_told() {
+    let server = Server::start();
+    let tenant = server.tenant("acme");
+    let table = in_memory(&mut server.client(&tenant), "data");
+    let config = ClientConfig { call_timeout: Duration::from_secs(2), ..patient() };
+    let runtime = runtime(2);
+    let address = server.address().to_string();
+    let client = AsyncClient::connect_with(&address, &tenant.name, &tenant.secret, config);
+    let client = runtime.block_on(client).expect("the right secret");
+    runtime.block_on(client.put(table, b"key", b"value")).expect("room");
+    server.pause(true);
+    let gets = (0..2_000).map(|_| {
+        let client = client.clone();
+        runtime.spawn(async move { client.get(table, b"key").await })
+    });
+    let gets: Vec<_> = gets.collect();
+    let errors: Vec<Error> =
+        runtime.block_on(all(gets)).into_iter().map(|get| get.expect_err("nobody answers")).collect();
+    server.pause(false);
+    let not_sent = errors.iter().filter(|error| matches!(error, Error::NotSent)).count();
+    // The window has 256.
+    assert!(not_sent >= 1_000, "{not_sent}");
+
+    let mut admin = server.admin();
+    admin.tenant_rotate(&tenant.name).expect("the administrator may");
+    for session in admin.session_list().expect("an answer") {
+        admin.session_revoke(session.client_id).expect("it is there");
+    }
+    // The first one finds out.
+    comes("a refusal", || {
+        let refused = runtime.block_on(client.get(table, b"key")).expect_err("its session has ended");
+        (refused.status() == Some(Status::BadSecret)).then_some(())
+    });
 }

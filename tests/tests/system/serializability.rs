@@ -160,8 +160,8 @@ fn transactions_are_serializable_over_a_path_that_loses_and_doubles_and_over_cra
                 scope.spawn(move || lists.work(client, random, is_over))
             })
             .collect();
-        for _ in 0..rounds(4, 60) {
-            thread::sleep(Duration::from_millis(random.u64(500..2_000)));
+        for _ in 0..rounds(3, 60) {
+            thread::sleep(Duration::from_millis(random.u64(300..1_500)));
             server.kill();
             server.restart();
         }

@@ -353,3 +353,24 @@ fn keys_of_several_servers_are_refused_by_name_and_those_of_a_tag_commit() {
         assert_eq!(client.get(table, &key(tag, "one")).expect("an answer").expect("it exists").value, b"1");
     }
 }
+
+#[test]
+fn a_key_that_has_expired_among_thousands_does_not_make_a_commit_too_large() {
+    let server = Server::start();
+    let mut client = server.client(&server.tenant("acme"));
+    let options =
+        TableOptions { ordered: true, durability: Some(Durability::Memory), ..TableOptions::default() };
+    let table = client.table_create_with("ordered", options).expect("a fresh name");
+    let keys: Vec<Vec<u8>> = (0..2_000).map(|number| format!("key {number:04}").into_bytes()).collect();
+    let objects: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"value"[..])).collect();
+    assert!(client.multi_put(table, &objects).expect("a session").into_iter().all(|put| put.is_ok()));
+    client.put_for(table, b"key 1000 gone", b"value", 1, Condition::Always).expect("room");
+    comes("it expires", || client.get(table, b"key 1000 gone").expect("an answer").is_none().then_some(()));
+    let scanned = client.transaction(|tx| {
+        let range = KeyRange { prefix: b"key ", ..KeyRange::default() };
+        let objects = tx.scan(table, range, usize::MAX)?;
+        tx.put(table, b"number", &(objects.len() as u64).to_le_bytes());
+        Ok(objects.len())
+    });
+    assert_eq!(scanned.expect("it is committed"), 2_000);
+}

@@ -1,12 +1,14 @@
 //! The executor's side of a task: operations to send, and their replies.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use control::{AdminRequest, TableId};
 use sandstorm::Level;
 use sandstorm::abi::RawRecord;
 use wire::{Changes, CommitRead, Completion, Request, Status, reply};
 
+use super::pages::ScannedPages;
 use super::{Lookup, Operation, PageOf, State, Task};
 use crate::local::LocalFailure;
 use crate::local::border::Border;
@@ -96,7 +98,7 @@ impl Task {
     /// Processes a page. A scan that has found nothing but not ended is continued from there.
     fn answer_page(&self, index: usize, body: &[u8]) -> Option<State> {
         let mut operations = self.operations.borrow_mut();
-        let Some(page) = operations.list.get_mut(index).and_then(|operation| operation.page.as_mut()) else {
+        let Some(Operation { table, page: Some(page), .. }) = operations.list.get_mut(index) else {
             return Some(State::Failed(sandstorm::Error::Unknown));
         };
         let is_range = !matches!(page.of, PageOf::Table { .. });
@@ -105,17 +107,19 @@ impl Task {
         let next = listing.cursor().map(<[u8]>::to_vec);
         // Corrupted objects are left out, as at the server.
         let objects = listing.filter(|listed| listed.status == Status::Ok);
-        if page.merge(objects, next.is_none(), &self.arena) {
-            page.next = None;
-            return Some(State::Done(Border::NO_RECORD));
-        }
+        let writes = self.writes.borrow();
+        let own_value = |key: &[u8]| {
+            let write = writes.find(*table, key)?;
+            write.value.as_ref().map(|value| self.arena.copy(value))
+        };
+        let is_end = page.merge(objects, next.is_none(), (&self.arena, own_value));
         let next = next.unwrap_or_default();
-        if is_range && page.met.is_empty() {
+        if !is_end && is_range && page.met.is_empty() {
             page.cursor = next;
             self.asked.borrow_mut().push_back(index);
             return None;
         }
-        page.next = Some(next);
+        page.end((!is_end).then_some(next));
         Some(State::Done(Border::NO_RECORD))
     }
 
@@ -182,28 +186,42 @@ impl Task {
         let operations = &operations.list[..operations.count];
         let objects: Vec<CommitRead<'_>> = operations.iter().filter_map(read).collect();
         let pages = operations.iter().filter(|operation| matches!(operation.state, State::Done(_)));
-        let pages: Vec<_> =
-            pages.filter_map(|operation| Some((operation.table, operation.page.as_ref()?))).collect();
+        let pages = pages.filter_map(|operation| Some((operation.table, operation.page.as_deref()?)));
+        let mut scans: Vec<ScannedPages<'_>> = Vec::new();
+        for page in pages.filter_map(|(table, page)| ScannedPages::of(table, page)) {
+            let joined = scans.iter_mut().rev().try_fold(page, |page, scan| match scan.join(page) {
+                Ok(()) => ControlFlow::Break(()),
+                Err(page) => ControlFlow::Continue(page),
+            });
+            scans.extend(joined.continue_value());
+        }
         // One read is as of one moment, and functions that only read promise no more.
-        if !self.may_write.get() || writes.is_empty() && objects.len() < 2 && pages.is_empty() {
+        if !self.may_write.get() || writes.is_empty() && objects.len() < 2 && scans.is_empty() {
             return None;
         }
+        let not_local = || Some(Err(Error::Refused { status: Status::NotLocal, text: String::new() }));
+        let mut of_scans = scans.iter().filter_map(|scan| {
+            let (table, prefix) = scan.place();
+            session.server_of_prefix(table, prefix)
+        });
+        // As at the server, a scan is of one server's keys.
+        let Ok(of_scans) = of_scans.try_fold(None, |found, server| match (found, server) {
+            (None, Some(server)) => Ok(Some(server)),
+            (Some(found), Some(server)) if found == server => Ok(Some(server)),
+            _ => Err(()),
+        }) else {
+            return not_local();
+        };
         let mut at = |table, key| session.server_of(table, key);
-        let server = writes.iter().find_map(|write| at(write.table, write.key));
+        let server = of_scans.or_else(|| writes.iter().find_map(|write| at(write.table, write.key)));
         let server = server.or_else(|| objects.iter().find_map(|read| at(read.table, read.key)));
         let mut is_elsewhere =
             |table, key| server.zip(at(table, key)).is_some_and(|(one, other)| one != other);
         if writes.iter().any(|write| is_elsewhere(write.table, write.key)) {
-            return Some(Err(Error::Refused { status: Status::NotLocal, text: String::new() }));
+            return not_local();
         }
-        let (mut reads, mut ranges) = (Vec::new(), Vec::new());
-        for (table, page) in pages {
-            let Some((scanned, range)) = page.scanned(table, reads.len()) else { continue };
-            if !is_elsewhere(table, page.some_key()) {
-                reads.extend(scanned);
-                ranges.push(range);
-            }
-        }
+        let mut reads = Vec::new();
+        let ranges: Vec<_> = scans.into_iter().map(|scan| scan.add_to(&mut reads)).collect();
         reads.extend(objects.into_iter().filter(|read| !is_elsewhere(read.table, read.key)));
         let changes = Changes::listed(&reads, &ranges, &writes);
         Some(session.submit(&Request::Commit { changes }, tag))

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
+use sandstorm::abi::{RawEntry, RawRecord, RawSlice, VERSION_UNAPPLIED};
 use wire::limits::{ENUMERATE_BYTES_MAX, KEY_BYTES_MAX};
 use wire::reply::Listed;
 use wire::{CommitRange, CommitRead, KeyRange, Request};
@@ -36,8 +36,8 @@ pub(super) struct AskedPage {
     pub(super) met: Vec<RawEntry>,
     /// Start of the next page; none at the end.
     pub(super) next: Option<Vec<u8>>,
-    /// The function's own writes in the range that are still to come, in the order of the scan.
-    own: VecDeque<OwnWrite>,
+    /// Keys in the range that the function has written and that are still to come, in the order of the scan.
+    own: VecDeque<Vec<u8>>,
     /// Keys of the range at the server, with their versions, in this order; none of a function that only reads.
     read: Vec<(Vec<u8>, u64)>,
     may_write: bool,
@@ -45,12 +45,9 @@ pub(super) struct AskedPage {
     last: Vec<u8>,
 }
 
-/// A key that the function wrote, with its value; `None` if it was removed.
-type OwnWrite = (Vec<u8>, Option<Vec<u8>>);
-
 impl PageOf {
-    /// Returns the writes in the range, in the order of a scan.
-    pub(super) fn own_writes(&self, table: u32, writes: &WriteSet) -> VecDeque<OwnWrite> {
+    /// Returns the written keys in the range, in the order of a scan.
+    pub(super) fn own_keys(&self, table: u32, writes: &WriteSet) -> VecDeque<Vec<u8>> {
         let PageOf::Range { from, to, prefix, reverse } = self else { return VecDeque::new() };
         let is_in = |key: &[u8]| {
             key >= from.as_slice()
@@ -58,9 +55,8 @@ impl PageOf {
                 && key.starts_with(prefix)
         };
         let own = writes.all().into_iter().filter(|write| write.table == table && is_in(write.key));
-        let mut own: Vec<OwnWrite> =
-            own.map(|write| (write.key.to_vec(), write.value.map(<[u8]>::to_vec))).collect();
-        own.sort();
+        let mut own: Vec<Vec<u8>> = own.map(|write| write.key.to_vec()).collect();
+        own.sort_unstable();
         if *reverse {
             own.reverse();
         }
@@ -102,7 +98,7 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
 
 impl AskedPage {
     /// Returns a page to ask for; `own` are the writes in its range of a function that may write.
-    pub(super) fn new(of: PageOf, objects_max: u16, own: Option<VecDeque<OwnWrite>>) -> AskedPage {
+    pub(super) fn new(of: PageOf, objects_max: u16, own: Option<VecDeque<Vec<u8>>>) -> AskedPage {
         let (cursor, met, read, last) = Default::default();
         let (may_write, own) = (own.is_some(), own.unwrap_or_default());
         AskedPage { of, objects_max, cursor, met, next: None, own, read, may_write, last }
@@ -119,16 +115,16 @@ impl AskedPage {
         &mut self,
         objects: impl Iterator<Item = Listed<'l>>,
         end: bool,
-        arena: &Arena,
+        (arena, own_value): (&Arena, impl Fn(&[u8]) -> Option<RawSlice>),
     ) -> bool {
         let reverse = matches!(self.of, PageOf::Range { reverse: true, .. });
         for Listed { key, value, version, .. } in objects {
-            let is_before = |own: &OwnWrite| {
-                let order = own.0.as_slice().cmp(key);
+            let is_before = |own: &Vec<u8>| {
+                let order = own.as_slice().cmp(key);
                 order == if reverse { Ordering::Greater } else { Ordering::Less }
             };
             while !self.is_full() && self.own.front().is_some_and(is_before) {
-                self.take_own(arena);
+                self.take_own(arena, &own_value);
             }
             if self.is_full() {
                 return false;
@@ -137,47 +133,32 @@ impl AskedPage {
                 self.read.push((key.to_vec(), version));
                 key.clone_into(&mut self.last);
             }
-            if self.own.front().is_some_and(|own| own.0 == key) {
-                self.take_own(arena);
+            if self.own.front().is_some_and(|own| own == key) {
+                self.take_own(arena, &own_value);
             } else {
                 let record = RawRecord { value: arena.copy(value), version };
                 self.met.push(RawEntry { key: arena.copy(key), record });
             }
         }
         while end && !self.is_full() && !self.own.is_empty() {
-            self.take_own(arena);
+            self.take_own(arena, &own_value);
         }
         end && self.own.is_empty()
     }
 
     /// Adds the next own write, unless it is a removal.
-    fn take_own(&mut self, arena: &Arena) {
-        let Some((key, value)) = self.own.pop_front() else { return };
-        if let Some(value) = value {
-            let record = RawRecord { value: arena.copy(&value), version: VERSION_UNAPPLIED };
+    fn take_own(&mut self, arena: &Arena, own_value: impl Fn(&[u8]) -> Option<RawSlice>) {
+        let Some(key) = self.own.pop_front() else { return };
+        if let Some(value) = own_value(&key) {
+            let record = RawRecord { value, version: VERSION_UNAPPLIED };
             self.met.push(RawEntry { key: arena.copy(&key), record });
         }
         self.last = key;
     }
 
-    /// Returns a key that tells whose the range is: one that was read, or where it begins.
-    pub(super) fn some_key(&self) -> &[u8] {
-        match (&self.of, self.read.first()) {
-            (_, Some((key, _))) => key,
-            (PageOf::Range { from, prefix, .. }, None) => from.max(prefix),
-            _ => &[],
-        }
-    }
-
-    /// Returns what a commit names of a page that was read: its reads, whose places among all begin at `first`, and the range.
-    pub(super) fn scanned(&self, table: u32, first: usize) -> Option<(Vec<CommitRead<'_>>, CommitRange<'_>)> {
-        let PageOf::Range { from, to, prefix, reverse } = &self.of else { return None };
-        let reads: Vec<_> =
-            self.read.iter().map(|(key, version)| CommitRead { table, key, version: *version }).collect();
-        let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse, hashes: None };
-        let until = self.next.as_ref().map(|_| self.last.as_slice());
-        let places = first as u16..(first + reads.len()) as u16;
-        Some((reads, CommitRange { table, range, until, reads: places }))
+    /// Notes that the page is whole, and that another one follows if there is a `next`.
+    pub(super) fn end(&mut self, next: Option<Vec<u8>>) {
+        (self.own, self.next) = (VecDeque::new(), next);
     }
 
     /// Returns the request for the rest of the page. None if there is nothing to request.
@@ -194,6 +175,65 @@ impl AskedPage {
             }
             PageOf::Nothing => None,
         }
+    }
+}
+
+/// A range that a function has scanned, in one page or several.
+pub(super) struct ScannedPages<'p> {
+    table: u32,
+    from: &'p [u8],
+    to: Option<&'p [u8]>,
+    prefix: &'p [u8],
+    reverse: bool,
+    /// The last key that was examined, if the range did not end.
+    until: Option<&'p [u8]>,
+    reads: Vec<CommitRead<'p>>,
+}
+
+impl<'p> ScannedPages<'p> {
+    /// Returns the range of a page; `None` for one of a whole table.
+    pub(super) fn of(table: u32, page: &'p AskedPage) -> Option<Self> {
+        let PageOf::Range { from, to, prefix, reverse } = &page.of else { return None };
+        let reads =
+            page.read.iter().map(|(key, version)| CommitRead { table, key, version: *version }).collect();
+        let until = page.next.as_ref().map(|_| page.last.as_slice());
+        Some(Self { table, from, to: to.as_deref(), prefix, reverse: *reverse, until, reads })
+    }
+
+    /// Adds the page behind this one, or returns it if it is of another scan.
+    pub(super) fn join(&mut self, next: Self) -> Result<(), Self> {
+        let Some(until) = self.until else { return Err(next) };
+        let is_alike = (self.table, self.prefix, self.reverse) == (next.table, next.prefix, next.reverse);
+        // It begins no later than behind the last key, and may begin before: with keys that the function had removed.
+        let goes_on = match (self.reverse, next.to) {
+            (false, to) => to == self.to && next.from > self.from && next.from <= &[until, &[0]].concat()[..],
+            (true, Some(to)) => next.from == self.from && self.to.is_none_or(|own| to < own) && to >= until,
+            (true, None) => false,
+        };
+        if !is_alike || !goes_on {
+            return Err(next);
+        }
+        match next.to.filter(|_| self.reverse) {
+            Some(to) => self.reads.retain(|read| read.key >= to),
+            None => self.reads.retain(|read| read.key < next.from),
+        }
+        self.reads.extend(next.reads);
+        self.until = next.until;
+        Ok(())
+    }
+
+    /// Returns the table and the prefix of all keys.
+    pub(super) fn place(&self) -> (u32, &'p [u8]) {
+        (self.table, self.prefix)
+    }
+
+    /// Adds the reads, and returns the range.
+    pub(super) fn add_to(self, reads: &mut Vec<CommitRead<'p>>) -> CommitRange<'p> {
+        let Self { table, from, to, prefix, reverse, until, reads: own } = self;
+        let first = reads.len() as u16;
+        reads.extend(own);
+        let range = KeyRange { from, to, prefix, reverse, hashes: None };
+        CommitRange { table, range, until, reads: first..reads.len() as u16 }
     }
 }
 

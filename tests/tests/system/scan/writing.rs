@@ -12,6 +12,12 @@ use tests::server::Server;
 
 use super::end;
 
+fn ordered(client: &mut Client) -> u32 {
+    let durability = Some(Durability::Memory);
+    let options = TableOptions { ordered: true, durability, ..TableOptions::default() };
+    client.table_create_with("ordered", options).expect("a fresh name")
+}
+
 /// Writes the numbers of the arguments, odd ones as removals, and replies with the keys of a range as it sees them then, a line each.
 /// Arguments: backward u8, then numbers u8.
 async fn changed_keys(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
@@ -36,8 +42,8 @@ async fn changed_keys(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 #[test]
 fn a_function_at_the_client_sees_its_own_writes_in_a_scan() {
     let server = Server::start();
-    let (mut client, _) = server.tenant_with_table("acme");
-    let table = client.table_create_ordered("ordered").expect("a fresh name");
+    let mut client = server.client(&server.tenant("acme"));
+    let table = ordered(&mut client);
     let mut random = rng();
     for round in 0..rounds(40, 400) {
         let prefix = format!("{round}:").into_bytes();
@@ -87,10 +93,8 @@ fn functions_at_clients_that_find_the_same_last_key_append_one_after_the_other()
     const APPENDED: usize = 30;
     let server = Server::start();
     let acme = server.tenant("acme");
-    let options =
-        TableOptions { ordered: true, durability: Some(Durability::Memory), ..TableOptions::default() };
     let mut client = server.client(&acme);
-    let table = client.table_create_with("ordered", options).expect("a fresh name");
+    let table = ordered(&mut client);
     let mut appended: Vec<u8> = thread::scope(|scope| {
         let clients = [(); CLIENTS].map(|()| {
             let session = server.client(&acme).into_session();
@@ -113,4 +117,28 @@ fn functions_at_clients_that_find_the_same_last_key_append_one_after_the_other()
     appended.sort_unstable();
     assert!(appended.into_iter().eq(0..(CLIENTS * APPENDED) as u8), "each number once");
     assert_eq!(client.scan(table, KeyRange::default(), usize::MAX).unwrap().len(), CLIENTS * APPENDED);
+}
+
+/// Writes how many objects there are under the argument.
+async fn count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
+    let mut scan = db.scan(args.table(), sandstorm::KeyRange::prefix(args.bytes()));
+    let mut objects = 0_u32;
+    while scan.next().await?.is_some() {
+        objects += 1;
+    }
+    db.put(args.table(), args.key(), &objects.to_le_bytes()).await?;
+    reply.u32(objects)
+}
+
+#[test]
+fn a_function_at_the_client_scans_many_pages_and_commits_them_as_one_range() {
+    let server = Server::start();
+    let mut client = server.client(&server.tenant("acme"));
+    let table = ordered(&mut client);
+    let keys: Vec<Vec<u8>> = (0..900).map(|number| format!("object {number:03}").into_bytes()).collect();
+    let objects: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"value"[..])).collect();
+    assert!(client.multi_put(table, &objects).expect("a session").into_iter().all(|put| put.is_ok()));
+    let mut local = Local::new(client.into_session());
+    local.spawn(count, table, b"count", b"object ");
+    assert_eq!(end(&mut local).expect("it is committed"), 900_u32.to_le_bytes());
 }
