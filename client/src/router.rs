@@ -12,6 +12,8 @@
 //! (`wire/src/requester/receive.rs`). A request whose server is unreachable waits until that is settled, or fails;
 //! requests to other servers continue. See "Views" in docs/formats.md.
 
+#[cfg(feature = "tokio")]
+mod deferred;
 mod finalize;
 mod gather;
 mod maps;
@@ -418,48 +420,6 @@ impl Router {
     #[inline]
     pub(crate) fn server(&mut self, server: usize) -> Option<&mut Server> {
         self.servers.get_mut(server)
-    }
-
-    /// Leaves the reopening of a lost session with the only server to [`Router::reopen`]: a poll may not wait.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn defer_reopening(&mut self) {
-        self.servers
-            .iter_mut()
-            .filter_map(|server| server.state.as_mut())
-            .for_each(SessionState::defer_reopening);
-    }
-
-    /// Returns whether requests wait for [`Router::reopen`].
-    #[cfg(feature = "tokio")]
-    #[inline]
-    pub(crate) fn awaits_reopening(&self) -> bool {
-        self.owed > 0 && self.home().is_some_and(SessionState::awaits_reopening)
-    }
-
-    /// Reopens the session with the home server. Waits for at most the time of a call.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn reopen(
-        &mut self,
-        now_us: u64,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        let Router { servers, owed, inbox, .. } = self;
-        let Some(state) = servers[HOME].state.as_mut() else { return Ok(()) };
-        let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-        state.reopen(now_us, statistics, sorted)
-    }
-
-    /// Ends the requests that no server has received.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn end_waiting(
-        &mut self,
-        status: Result<Status, CompletionError>,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            self.finish(waiting.request.tag, status.map(|status| (status, Vec::new())), complete);
-        }
     }
 
     /// Closes the streams until they are needed again.

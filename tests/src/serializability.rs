@@ -196,6 +196,8 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::{Fate, Number, Observed, check};
 
     fn one(number: Number, times: (u64, u64), reads: &[(Number, &[Number])], appends: &[Number]) -> Observed {
@@ -250,11 +252,11 @@ mod tests {
     #[test]
     fn what_is_lost_or_half_there_or_was_aborted_is_told() {
         let whole = one(1, (0, 10), &[(0, &[]), (1, &[])], &[0, 1]);
-        assert!(verdict(&[whole.clone()], &[(0, &[1])]).is_err(), "half of it");
-        assert!(verdict(&[whole.clone()], &[]).is_err(), "nothing of what was acknowledged");
+        assert!(verdict(from_ref(&whole), &[(0, &[1])]).is_err(), "half of it");
+        assert!(verdict(from_ref(&whole), &[]).is_err(), "nothing of what was acknowledged");
         let unknown = Observed { fate: Fate::Unknown, ..whole.clone() };
-        assert_eq!(verdict(&[unknown.clone()], &[]), Ok(0));
-        assert_eq!(verdict(&[unknown.clone()], &[(0, &[1]), (1, &[1])]), Ok(1));
+        assert_eq!(verdict(from_ref(&unknown), &[]), Ok(0));
+        assert_eq!(verdict(from_ref(&unknown), &[(0, &[1]), (1, &[1])]), Ok(1));
         assert!(verdict(&[unknown], &[(0, &[1])]).is_err(), "half of it");
         let aborted = Observed { fate: Fate::Aborted, ..whole };
         assert!(verdict(&[aborted], &[(0, &[1]), (1, &[1])]).is_err());
