@@ -1,4 +1,4 @@
-//! The benches of isolation and of transports, with tiny sizes: they measure something, print it, and leave nothing behind.
+//! The benches of isolation, of transports and of clients, with tiny sizes: they measure something, print it, and leave nothing behind.
 //!
 //! What they measure is no claim of these tests: a loaded machine would break it. A binary of its own: no request of a bench
 //! may fail, and each keeps two cores busy.
@@ -164,4 +164,25 @@ fn the_transports_bench_measures_each_way_or_says_why_not() {
         "{without}"
     );
     check_plot(&folder.path().join("transports.svg"));
+}
+
+#[test]
+fn the_bench_of_clients_measures_every_interface() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |path: &Path| path.to_str().expect("a path of letters").to_owned();
+    let (server, folder_path) = (path(&binary("splinter-server")), path(folder.path()));
+    let words = ["splinter-bench", "clients", "--runs", "1", "--seconds", "0.2", "--keys", "1000"];
+    let words = words.iter().copied().chain(["--server", &server, "--out", &folder_path]);
+    let Command::Clients(settings) = Options::try_parse_from(words).expect("a good command line").command
+    else {
+        panic!("another command");
+    };
+    benches::clients::run(&settings).expect("it is measured");
+    let medians: Vec<_> =
+        lines(folder.path(), "clients").into_iter().filter(|line| line["run"].is_null()).collect();
+    assert_eq!(medians.len(), 7);
+    for median in medians {
+        assert!(median["per_second"]["median"].as_f64() > Some(0.0), "{median}");
+    }
 }
