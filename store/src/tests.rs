@@ -58,10 +58,10 @@ pub(crate) fn steps(normal: usize) -> usize {
     if cfg!(miri) { normal.min(600) } else { normal }
 }
 
-/// Returns `normal`, a hundred times as many with `SPLINTER_FULL`, or few under Miri.
+/// Returns `normal`, forty times as many with `SPLINTER_FULL`, or few under Miri.
 pub(crate) fn budget(normal: usize) -> usize {
     let longer = !cfg!(miri) && std::env::var_os("SPLINTER_FULL").is_some();
-    steps(if longer { normal * 100 } else { normal })
+    steps(if longer { normal * 40 } else { normal })
 }
 
 /// Creates a small store, with segments small enough that the cleaner has work.

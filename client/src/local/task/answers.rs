@@ -171,6 +171,10 @@ impl Task {
 
     /// Submits the commit of a function that has ended; `None` if it needs none.
     pub(in crate::local) fn commit(&self, session: &mut Session, tag: u64) -> Option<Result<(), Error>> {
+        // Functions that only read promise no more than that each read was so at one moment.
+        if !self.may_write.get() {
+            return None;
+        }
         let (operations, writes) = (self.operations.borrow(), self.writes.borrow());
         let writes = writes.all();
         let read_version = |operation: &Operation| match operation.state {
@@ -195,8 +199,7 @@ impl Task {
             });
             scans.extend(joined.continue_value());
         }
-        // One read is as of one moment, and functions that only read promise no more.
-        if !self.may_write.get() || writes.is_empty() && objects.len() < 2 && scans.is_empty() {
+        if writes.is_empty() && objects.len() < 2 && scans.is_empty() {
             return None;
         }
         let not_local = || Some(Err(Error::Refused { status: Status::NotLocal, text: String::new() }));
