@@ -216,7 +216,8 @@ impl AsyncClient {
         let mut bytes = 0;
         for (chunk, reply) in asked {
             let places = &mut objects[chunk];
-            bytes += reply.take(|status, body| answers::objects(checked(status, body), places)).await?;
+            bytes +=
+                reply.take(|status, body| answers::objects(Error::checked(status, body), places)).await?;
         }
         self.handle.shared.state().chunks.learn(keys.len(), bytes);
         Ok(objects)
@@ -320,7 +321,7 @@ impl AsyncClient {
         request: &Request<'_>,
         decode: impl FnOnce(Result<&[u8], Error>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.call(request, |status, body| decode(checked(status, body))).await?
+        self.call(request, |status, body| decode(Error::checked(status, body))).await?
     }
 
     /// Makes a request and passes its reply to `take`, under the lock.
@@ -342,14 +343,6 @@ impl AsyncClient {
 impl ClientPlace {
     fn open(&self) -> Result<Session, Error> {
         Session::open(&self.address, &self.tenant, &self.secret, self.config.clone())
-    }
-}
-
-/// Returns the body of a reply, if it is a success.
-fn checked(status: Result<Status, Error>, body: &[u8]) -> Result<&[u8], Error> {
-    match status? {
-        Status::Ok => Ok(body),
-        status => Err(Error::of_answer(status, body)),
     }
 }
 

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use control::FunctionMode;
-use wire::{Request, Status};
+use wire::Request;
 
 use crate::answers::KeyChunks;
 use crate::{ClientConfig, Error, Session};
@@ -130,9 +130,7 @@ impl Client {
 
     /// Makes a request and returns the body of its reply, if its status is `Ok`.
     fn call(&mut self, request: &Request<'_>) -> Result<&[u8], Error> {
-        match self.session.call(request, &mut self.body)? {
-            Status::Ok => Ok(&self.body),
-            status => Err(Error::of_answer(status, &self.body)),
-        }
+        let status = self.session.call(request, &mut self.body);
+        Error::checked(status, &self.body)
     }
 }

@@ -180,10 +180,15 @@ impl Error {
     /// The error that the completion reports instead.
     #[inline]
     pub fn check<'a>(completion: &Completion<'a>) -> Result<&'a [u8], Error> {
-        match completion.status {
-            Ok(Status::Ok) => Ok(completion.body),
-            Ok(status) => Err(Error::of_answer(status, completion.body)),
-            Err(error) => Err(error.into()),
+        Error::checked(completion.status.map_err(Error::from), completion.body)
+    }
+
+    /// Returns the body of a reply, if it is a success.
+    #[inline]
+    pub(crate) fn checked(status: Result<Status, Error>, body: &[u8]) -> Result<&[u8], Error> {
+        match status? {
+            Status::Ok => Ok(body),
+            status => Err(Error::of_answer(status, body)),
         }
     }
 }

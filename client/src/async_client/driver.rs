@@ -34,9 +34,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 /// From one time that all who wait for room are woken to the next.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
-/// Polls without a frame before a sleep: one looks at some of the port's sources.
-const POLLS_MIN: u32 = 4;
-/// Polls without a frame from one look at the clock to the next.
+/// Polls without a completion from one look at the clock to the next, and at least so many before a sleep: one looks at some of the
+/// port's sources.
 const POLLS_PER_LOOK: u32 = 8;
 
 /// A session after its reopening, and the completions of meanwhile: tag, status, body.
@@ -161,10 +160,8 @@ impl Driver {
     /// Returns whether to look again after a poll without a completion.
     fn looks_again(&mut self) -> bool {
         self.polls += 1;
-        if self.polls < POLLS_MIN || !self.polls.is_multiple_of(POLLS_PER_LOOK) {
-            return true;
-        }
-        self.idle.next(self.since.elapsed().as_micros() as u64) != IdleAction::Sleep
+        !self.polls.is_multiple_of(POLLS_PER_LOOK)
+            || self.idle.next(self.since.elapsed().as_micros() as u64) != IdleAction::Sleep
     }
 
     /// Announces a sleep; returns false if there is something to do at once.
