@@ -127,16 +127,16 @@ where
         if write_bytes > limits.write_bytes {
             return Err(limit_exceeded());
         }
+        let spread = self.spread_out(named);
+        let (reads, names) =
+            spread.as_ref().map_or((&self.reads[..], None), |(reads, names)| (&reads[..], Some(names)));
         let lacks = |part: &Table, hash, key| !environment.pin.knows(part, hash, key);
         let must_know = |write: &&Write<'_>| write.value.is_none() || write.table.is_replaying();
-        if self.reads.iter().any(|read| lacks(read.table, read.hash, read.key))
+        if reads.iter().any(|read| lacks(read.table, read.hash, read.key))
             || self.writes.iter().filter(must_know).any(|write| lacks(write.table, write.hash, write.key))
         {
             return Err(WriteOutcome::LACKS);
         }
-        let spread = self.spread_out(named);
-        let (reads, names) =
-            spread.as_ref().map_or((&self.reads[..], None), |(reads, names)| (&reads[..], Some(names)));
         let committed = environment.pin.commit_ranges(reads, &self.ranges, &self.writes);
         // Whatever comes of it shows something of them.
         let shown =
@@ -208,26 +208,22 @@ where
         if self.spread.is_empty() {
             return None;
         }
-        let (mut all, mut names, mut at) = (Vec::new(), Vec::new(), 0);
-        let own = |at: usize| (self.reads[at], Some(at));
-        let mut add = |(read, name): NamedRead<'t>, number: usize| {
-            all.push(read);
-            names.push(name.unwrap_or(number));
-            all.len()
-        };
-        let mut length = 0;
+        let own = |at: usize| (self.reads[at], at);
+        let (mut all, mut at) = (Vec::new(), 0);
         for (number, check) in self.ranges.iter_mut().enumerate() {
-            (at..check.reads.start).for_each(|at| length = add(own(at), named));
-            let (first, met) = (length, self.spread.iter().find(|(of, _)| *of == number));
-            match met {
-                Some((_, met)) => met.iter().for_each(|read| length = add(*read, named + number)),
-                None => check.reads.clone().for_each(|at| length = add(own(at), named)),
+            all.extend((at..check.reads.start).map(own));
+            let (first, spread) = (all.len(), self.spread.iter().find(|(of, _)| *of == number));
+            match spread {
+                Some((_, met)) => {
+                    all.extend(met.iter().map(|(read, name)| (*read, name.unwrap_or(named + number))));
+                }
+                None => all.extend(check.reads.clone().map(own)),
             }
             at = check.reads.end.max(at);
-            check.reads = first..length;
+            check.reads = first..all.len();
         }
-        (at..self.reads.len()).for_each(|at| length = add(own(at), named));
-        Some((all, names))
+        all.extend((at..self.reads.len()).map(own));
+        Some(all.into_iter().unzip())
     }
 }
 
