@@ -28,12 +28,13 @@ use world::{Plan, Tally, World};
 /// A cluster of three servers as the seed has it.
 fn three(seed: u64) -> Plan {
     let mut random = Rng::with_seed(!seed);
-    Plan {
+    let plan = Plan {
         servers: 3,
         owners: 3,
         workers: random.usize(1..4),
         clients: random.u32(2..8),
         keys: random.u64(4..24),
+        lists: 0,
         tablets: random.usize(1..5),
         fill_objects: *random.choice(&[0, 30, 100]).expect("there are some"),
         active_us: random.u64(1_000_000..5_000_000),
@@ -52,8 +53,11 @@ fn three(seed: u64) -> Plan {
         moves: true,
         fault: Fault::None,
         hasty: false,
+        careless: false,
         credulous: false,
-    }
+    };
+    let is_something_lost = plan.crashes || plan.cut_offs;
+    Plan { lists: if is_something_lost { 0 } else { random.u64(2..8) }, ..plan }
 }
 
 /// Runs a seed. Whether the history is linearizable, and the world.
@@ -74,7 +78,11 @@ fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan + Sync) {
         println!("SPLINTER_SEED={seed}");
         let (verdict, world) = run(seed, plan(seed));
         match verdict {
-            Verdict::Linearizable => (world.history.len(), world.tally),
+            Verdict::Linearizable => {
+                let serializable = world.are_transactions_serializable();
+                assert!(serializable.is_ok(), "seed {seed}: {}", serializable.unwrap_err());
+                (world.history.len(), world.tally)
+            }
             Verdict::Violated(key, history) => {
                 panic!("seed {seed}, key {key}, {:?}\n{}", world.tally, to_text(&history))
             }
@@ -103,6 +111,7 @@ fn durable(seed: u64) -> Plan {
         servers: random.u32(3..6),
         fill_objects: *random.choice(&[0, 30]).expect("there are some"),
         durability: Durability::Synced,
+        lists: random.u64(2..8),
         step_us: *random.choice(&[3_000, 10_000, 100_000]).expect("there are some"),
         moves: random.bool(),
         crashes: true,
@@ -213,6 +222,14 @@ fn a_client_that_asks_another_server_too_early_is_caught() {
     assert!(caught(12, |plan| Plan { hasty: true, ..plan }) > 0);
 }
 
+#[test]
+fn clients_that_commit_whatever_has_become_of_what_they_read_are_caught() {
+    let is_caught = |seed: &u64| {
+        run(*seed, Plan { careless: true, ..durable(*seed) }).1.are_transactions_serializable().is_err()
+    };
+    assert!((0..8).any(|seed| is_caught(&seed)));
+}
+
 /// Servers with logs to which something happens all the time, and few keys.
 fn harsh(seed: u64) -> Plan {
     Plan {
@@ -285,8 +302,11 @@ fn noticed(seeds: u64, fault: Fault) -> Option<u64> {
         _ => harsh,
     };
     let is_noticed = |&seed: &u64| {
-        let verdict = std::panic::catch_unwind(|| run(seed, Plan { fault, ..plan(seed) }).0);
-        verdict.is_err() || matches!(verdict, Ok(Verdict::Violated(..)))
+        let verdict = std::panic::catch_unwind(|| {
+            let (verdict, world) = run(seed, Plan { fault, ..plan(seed) });
+            matches!(verdict, Verdict::Violated(..)) || world.are_transactions_serializable().is_err()
+        });
+        verdict.unwrap_or(true)
     };
     let noticed = (0..seeds).find(is_noticed);
     println!("{fault:?}: {noticed:?} of {seeds} seeds");

@@ -6,12 +6,14 @@
 
 mod answers;
 mod routing;
+mod transaction;
 
 use std::collections::BTreeMap;
 
 use answers::{outcome, outcomes};
 use fastrand::Rng;
-use tests::history::Operation;
+use tests::history::{Action, Operation, Outcome};
+use tests::serializability::{Fate, Number, Observed};
 use wire::{Body, CompletionError, Requester, RequesterConfig, Status, TabletMap};
 
 #[allow(unused_imports, reason = "only simulated clusters have conditions and counts of their own")]
@@ -19,6 +21,12 @@ pub use answers::to_wire;
 #[allow(unused_imports, reason = "only simulated clusters count")]
 pub use routing::Reads;
 use routing::{BOTH, Sides};
+use transaction::Transaction;
+
+/// A read of a key that begins now.
+pub fn read_of(key: Number, now_us: u64) -> Operation {
+    Operation { client: 0, key, call: now_us, end: None, action: Action::Get, outcome: Outcome::Unknown }
+}
 
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 16;
@@ -43,6 +51,8 @@ pub enum Wish {
     Over(Operation),
     /// The operation is over and was not carried out.
     Refused,
+    /// The transaction is over.
+    Transacted(Observed),
 }
 
 enum Stage {
@@ -67,11 +77,14 @@ pub struct Caller {
     operation: Option<(Operation, Vec<u8>)>,
     /// Keys that are read with it, as far as the same server has them.
     beside: Vec<(u64, Vec<u8>)>,
+    transaction: Option<Transaction>,
     /// How long what it puts is there, in milliseconds.
     ttl_ms: Option<u64>,
     attempt: u64,
     /// Makes the request elsewhere as soon as the map says so.
     pub is_hasty: bool,
+    /// On purpose: it commits whatever has become of what it read.
+    pub is_careless: bool,
     due_us: u64,
     pub timeout_us: u64,
 }
@@ -86,9 +99,11 @@ impl Caller {
             table,
             operation: None,
             beside: Vec::new(),
+            transaction: None,
             ttl_ms: None,
             attempt: 0,
             is_hasty: false,
+            is_careless: false,
             due_us: 0,
             timeout_us,
         }
@@ -206,6 +221,9 @@ impl Caller {
         body: &[u8],
         wishes: &mut Vec<Wish>,
     ) {
+        if self.transaction.is_some() && status != Ok(Status::NotOwned) {
+            return self.hear_of_transaction(now_us, status, body, wishes);
+        }
         let (operation, _) = self.operation.as_mut().expect("it was asked");
         match status {
             Ok(Status::NotOwned) => {
@@ -227,7 +245,7 @@ impl Caller {
                     (operation.end, operation.outcome) = (Some(now_us), outcome);
                 }
             }
-            Err(CompletionError::NotSent) => return self.give_up(wishes),
+            Err(CompletionError::NotSent) => return self.give_up(now_us, wishes),
             Err(_) => {}
         }
         self.finish(wishes);
@@ -240,7 +258,10 @@ impl Caller {
     }
 
     /// Nobody has carried it out, unless it was made to two.
-    fn give_up(&mut self, wishes: &mut Vec<Wish>) {
+    fn give_up(&mut self, now_us: u64, wishes: &mut Vec<Wish>) {
+        if self.transaction.is_some() {
+            return self.end_transaction(now_us, Fate::Aborted, wishes);
+        }
         if self.is_hasty {
             return self.finish(wishes);
         }
@@ -259,6 +280,7 @@ impl Caller {
         }
         self.hurry(now_us, wishes);
         if self.is_hasty
+            && self.transaction.is_none()
             && let (Stage::Asked, Some(_)) = (&self.stage, &self.operation)
             && random.u8(0..4) == 0
         {

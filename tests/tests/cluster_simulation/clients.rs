@@ -32,6 +32,10 @@ impl World {
                     self.expire(operation);
                     self.within(self.plan.rest_us, Event::Begin(client));
                 }
+                Wish::Transacted(seen) => {
+                    self.note_transaction(seen);
+                    self.within(self.plan.rest_us, Event::Begin(client));
+                }
                 Wish::Refused => self.within(self.plan.rest_us, Event::Begin(client)),
             }
         }
@@ -58,6 +62,9 @@ impl World {
     pub fn begin_operation(&mut self, client: u32) {
         if !self.is_active() || !self.callers[client as usize].is_idle() {
             return;
+        }
+        if self.plan.lists > 0 && self.random.u8(0..4) == 0 {
+            return self.begin_transaction(client);
         }
         if self.random.u8(0..6) == 0 {
             return self.begin_many(client);
@@ -108,14 +115,17 @@ impl World {
         self.drive(client, |caller, _, _| caller.begin_for(operation, name, ttl_ms));
     }
 
-    /// Every key once more, when nothing changes any more. Whether all have been asked for.
+    /// Every key once more, when nothing changes any more, and then every list. Whether all have been asked for.
     pub fn read_more(&mut self) -> bool {
+        if self.next_read == self.plan.keys {
+            return self.read_lists();
+        }
         for client in 0..self.plan.clients {
             if self.next_read < self.plan.keys {
                 self.begin(client, self.next_read, Action::Get);
                 self.next_read += 1;
             }
         }
-        self.next_read == self.plan.keys
+        false
     }
 }

@@ -17,6 +17,8 @@ pub struct Plan {
     pub workers: usize,
     pub clients: u32,
     pub keys: u64,
+    /// Lists in the table that transactions read and append to: none where something of it may be lost.
+    pub lists: u64,
     /// Tablets of the table at first.
     pub tablets: usize,
     /// Objects beside those of the clients, so that a move takes several pulls.
@@ -51,6 +53,8 @@ pub struct Plan {
     pub fault: Fault,
     /// Clients make requests elsewhere too early.
     pub hasty: bool,
+    /// Clients commit whatever has become of what they read.
+    pub careless: bool,
     /// Clients believe what was frozen, whatever the target says.
     pub credulous: bool,
 }
@@ -65,6 +69,9 @@ pub struct Tally {
     /// Sides of them that waited for a slot.
     pub queued: u64,
     pub reads: Reads,
+    /// Transactions that were committed, and that were not.
+    pub committed: u64,
+    pub aborted: u64,
     pub aborts: u64,
     pub splits: u64,
     pub merges: u64,
@@ -100,6 +107,8 @@ impl AddAssign for Tally {
         self.pre_copy += other.pre_copy;
         self.queued += other.queued;
         self.reads += other.reads;
+        self.committed += other.committed;
+        self.aborted += other.aborted;
         self.aborts += other.aborts;
         self.splits += other.splits;
         self.merges += other.merges;

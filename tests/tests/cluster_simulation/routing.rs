@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 use client::both_sides::{self, Moving, Read, ReadSource, Side, Verdict};
 use fastrand::Rng;
 use tests::history::Action;
+use tests::serializability::Fate;
 use wire::{CompletionError, Keys, Request, Status, TabletMap};
 
 use super::answers::to_wire;
@@ -154,7 +155,7 @@ impl Caller {
     pub fn route(&mut self, now_us: u64, random: &mut Rng, wishes: &mut Vec<Wish>) {
         let Some((_, key)) = self.operation.clone() else { return };
         if now_us >= self.due_us {
-            return self.give_up(wishes);
+            return self.give_up(now_us, wishes);
         }
         // What was asked there was given up.
         self.links.retain(|_, link| !link.is_broken);
@@ -164,13 +165,19 @@ impl Caller {
         let Some(map) = &self.map else { return self.ask_for_map(now_us, random, wishes) };
         let server_of = |key: &[u8]| map.servers()[map.server_of(store::hash(key))].number;
         let server = server_of(&key);
+        if self.is_committing() && self.beside.iter().any(|(_, key)| server_of(key) != server) {
+            return self.end_transaction(now_us, Fate::Aborted, wishes);
+        }
         self.beside.retain(|(_, key)| server_of(key) == server);
         if !self.links.contains_key(&server) {
             self.stage = Stage::Opening;
             return wishes.push(Wish::Open(server));
         }
         self.attempt += 1;
-        let asked = self.ask_both(now_us, server, &key, wishes) || self.ask(now_us, server, &key);
+        let asked = match self.ask_transaction(now_us, server) {
+            Some(asked) => asked,
+            None => self.ask_both(now_us, server, &key, wishes) || self.ask(now_us, server, &key),
+        };
         if !matches!(self.stage, Stage::Opening) {
             self.stage = if asked { Stage::Asked } else { Stage::Resting(now_us + 10_000) };
         }

@@ -6,6 +6,7 @@ mod chaos;
 mod clients;
 mod event;
 mod following;
+mod lists;
 mod log;
 mod losing;
 mod member;
@@ -34,6 +35,7 @@ use tests::history::Operation;
 use backups::Stream;
 use chaos::is_running;
 pub use event::Event;
+use lists::Lists;
 use log::{Durable, Log};
 use member::Member;
 pub use plan::{Plan, Tally};
@@ -118,6 +120,7 @@ pub struct World {
     pub callers: Vec<Caller>,
     pub keys: Vec<Vec<u8>>,
     pub history: Vec<Operation>,
+    lists: Lists,
     pub next_token: u64,
     next_value: i64,
     /// For how long values are there that were put for a while, in microseconds.
@@ -176,6 +179,7 @@ impl World {
             callers: Vec::new(),
             keys,
             history: Vec::new(),
+            lists: Lists::default(),
             next_token: 1,
             next_value: 1,
             ttls_us: BTreeMap::new(),
@@ -189,6 +193,7 @@ impl World {
             let timeout_us = world.random.u64(200_000..3_000_000);
             let mut caller = Caller::new(TABLE, timeout_us);
             caller.is_hasty = world.plan.hasty;
+            caller.is_careless = world.plan.careless;
             caller.sides.is_credulous = world.plan.credulous;
             caller.sides.patience_us = world.plan.patience_us;
             callers.push(caller);

@@ -113,6 +113,7 @@ impl Client<'_> {
                     self.town.told.fetch_add(1, Ordering::Relaxed);
                 }
                 Wish::Refused => {}
+                Wish::Transacted(seen) => unreachable!("it begins no transactions: {seen:?}"),
             }
         }
     }
