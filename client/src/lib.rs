@@ -34,6 +34,7 @@ mod config;
 mod connection;
 mod error;
 mod group;
+mod keyed;
 mod limits;
 pub mod local;
 mod owned_request;
@@ -48,6 +49,7 @@ mod stream_worker;
 mod transaction_sets;
 mod transport;
 mod watch;
+mod write_set;
 
 pub use admin::Admin;
 pub use answers::Object;

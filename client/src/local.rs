@@ -16,7 +16,6 @@
 mod border;
 mod host;
 mod task;
-mod write_set;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

@@ -1,7 +1,5 @@
 //! What a transaction has read and wants to write, and the commit of both, for the blocking and the async interface.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -10,24 +8,16 @@ use wire::{Changes, CommitRange, CommitRead, CommitWrite, KeyRange, Request, Sta
 
 use crate::Error;
 use crate::answers::{Object, unintelligible};
+use crate::keyed::{KeyPlace, Keyed};
 use crate::limits::{TRANSACTION_ATTEMPTS_MAX, TRANSACTION_WAIT_US, TRANSACTION_WAIT_US_MAX};
 use crate::pages::{Cursor, Listed, Page, PageSize};
-
-/// A table's id and a key.
-type KeyPlace = (u32, Vec<u8>);
+use crate::write_set::WriteSet;
 
 /// The reason why a transaction was not committed, or not answered.
 pub(crate) enum NotCommitted {
     /// Another run may succeed.
     Again(Error),
     Final(Error),
-}
-
-/// A pending write.
-struct Written {
-    /// `None` removes the object.
-    value: Option<Vec<u8>>,
-    ttl_ms: Option<u64>,
 }
 
 /// A range that was scanned, without its keys.
@@ -46,9 +36,9 @@ struct ScannedRange {
 #[derive(Default)]
 pub(crate) struct TransactionSets {
     /// What was read, `None` if it was absent.
-    reads: BTreeMap<KeyPlace, Option<Object>>,
+    reads: Keyed<Option<Object>>,
     scans: Vec<ScannedRange>,
-    writes: BTreeMap<KeyPlace, Written>,
+    writes: WriteSet,
     /// An object that was read twice, with different versions.
     torn: Option<KeyPlace>,
 }
@@ -56,31 +46,26 @@ pub(crate) struct TransactionSets {
 impl TransactionSets {
     /// Returns the value that the transaction sees without asking the server: its own write, or what it has read.
     pub(crate) fn known(&self, table: u32, key: &[u8]) -> Option<Option<Vec<u8>>> {
-        let place = (table, key.to_vec());
-        if let Some(written) = self.writes.get(&place) {
+        if let Some(written) = self.writes.find(table, key) {
             return Some(written.value.clone());
         }
-        self.reads.get(&place).map(|read| read.as_ref().map(|object| object.value.clone()))
+        self.reads.get(table, key).map(|read| read.as_ref().map(|object| object.value.clone()))
     }
 
     /// Returns those of the keys whose values are to be asked for.
     pub(crate) fn unknown<'k>(&self, table: u32, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
-        let is_unknown = |key: &&&[u8]| {
-            let place = (table, key.to_vec());
-            !self.reads.contains_key(&place) && !self.writes.contains_key(&place)
-        };
+        let is_unknown =
+            |key: &&&[u8]| self.reads.get(table, key).is_none() && self.writes.find(table, key).is_none();
         keys.iter().filter(is_unknown).copied().collect()
     }
 
     /// Notes what was read. Two reads beside each other may have found different objects: then the transaction cannot be committed.
     pub(crate) fn read(&mut self, table: u32, key: &[u8], object: Option<Object>) {
         let version = |object: &Option<Object>| object.as_ref().map(|object| object.version);
-        match self.reads.entry((table, key.to_vec())) {
-            Entry::Occupied(read) if version(read.get()) != version(&object) => {
-                self.torn = Some(read.key().clone());
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(place) => _ = place.insert(object),
+        match self.reads.get(table, key) {
+            Some(read) if version(read) != version(&object) => self.torn = Some((table, key.to_vec())),
+            Some(_) => {}
+            None => self.reads.set(table, key, object),
         }
     }
 
@@ -105,13 +90,12 @@ impl TransactionSets {
 
     /// Notes a write; `None` removes the object.
     pub(crate) fn write(&mut self, table: u32, key: &[u8], value: Option<&[u8]>, ttl_ms: Option<u64>) {
-        let value = value.map(<[u8]>::to_vec);
-        self.writes.insert((table, key.to_vec()), Written { value, ttl_ms });
+        self.writes.put(table, key, value, ttl_ms);
     }
 
     /// Returns whether there is nothing to commit: one read is as of one moment.
     pub(crate) fn is_trivial(&self) -> bool {
-        self.writes.is_empty() && self.scans.is_empty() && self.reads.len() < 2 && self.torn.is_none()
+        self.writes.len() == 0 && self.scans.is_empty() && self.reads.items().len() < 2 && self.torn.is_none()
     }
 
     /// Refuses what cannot be committed: an object that changed while it was read, and keys of several servers, as far as these
@@ -124,7 +108,7 @@ impl TransactionSets {
             return Err(NotCommitted::Again(Error::Conflict { table: *table, key: key.clone() }));
         }
         let mut first: Option<(&KeyPlace, usize)> = None;
-        for place in self.writes.keys().chain(self.reads.keys()) {
+        for place in self.writes.places().chain(self.reads.places()) {
             let Some(server) = server_of(place.0, &place.1) else { continue };
             match first {
                 Some((other, of_first)) if of_first != server => {
@@ -141,18 +125,8 @@ impl TransactionSets {
     /// Returns the commit of both sets.
     pub(crate) fn commit(&self) -> Commit<'_> {
         let Self { reads, scans, writes, .. } = self;
-        let (order, ranges) = in_order(reads, scans);
-        let version =
-            |place: &KeyPlace| reads.get(place).and_then(Option::as_ref).map_or(0, |object| object.version);
-        let reads = order.into_iter();
-        let reads = reads.map(|place| CommitRead { table: place.0, key: &place.1, version: version(place) });
-        let writes = writes.iter().map(|((table, key), Written { value, ttl_ms })| CommitWrite {
-            table: *table,
-            key,
-            value: value.as_deref(),
-            ttl_ms: *ttl_ms,
-        });
-        Commit { reads: reads.collect(), ranges, writes: writes.collect() }
+        let (reads, ranges) = in_order(reads, scans);
+        Commit { reads, ranges, writes: writes.all() }
     }
 }
 
@@ -263,18 +237,25 @@ pub(crate) fn not_committed(error: Error) -> Error {
 
 /// Returns what was read, that of each scan in its order and then all else; and the scanned ranges.
 fn in_order<'t>(
-    reads: &'t BTreeMap<KeyPlace, Option<Object>>,
+    reads: &'t Keyed<Option<Object>>,
     scans: &'t [ScannedRange],
-) -> (Vec<&'t KeyPlace>, Vec<CommitRange<'t>>) {
-    let (mut order, mut ranges): (Vec<&KeyPlace>, Vec<_>) = Default::default();
+) -> (Vec<CommitRead<'t>>, Vec<CommitRange<'t>>) {
+    let read = |at: usize| {
+        let ((table, key), object) = &reads.items()[at];
+        CommitRead { table: *table, key, version: object.as_ref().map_or(0, |object| object.version) }
+    };
+    let (mut order, mut ranges) = (Vec::with_capacity(reads.items().len()), Vec::new());
+    let mut is_of_scan = vec![false; reads.items().len()];
     for ScannedRange { table, from, to, prefix, reverse, until, places } in scans {
         let first = order.len() as u16;
-        order.extend(places);
+        for at in places.iter().filter_map(|(table, key)| reads.find(*table, key).ok()) {
+            is_of_scan[at] = true;
+            order.push(read(at));
+        }
         let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse, hashes: None };
         let (until, reads) = (until.as_deref(), first..order.len() as u16);
         ranges.push(CommitRange { table: *table, range, until, reads });
     }
-    let scanned: BTreeSet<&KeyPlace> = order.iter().copied().collect();
-    order.extend(reads.keys().filter(|place| !scanned.contains(place)));
+    order.extend((0..is_of_scan.len()).filter(|at| !is_of_scan[*at]).map(read));
     (order, ranges)
 }

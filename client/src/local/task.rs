@@ -18,8 +18,11 @@ use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
 use super::border::{Arena, Border};
-use super::write_set::WriteSet;
 use crate::Error;
+use crate::write_set::WriteSet;
+
+/// Maximum number of objects that one invocation may write.
+const WRITES_MAX: usize = 1024;
 
 /// Maximum number of operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
@@ -234,7 +237,7 @@ impl Task {
         if !holds {
             return Err(sandstorm::Error::ConditionFailed.into());
         }
-        Ok(self.writes.borrow_mut().put(table, key, value)?)
+        Ok(self.add_write(table, key, value)?)
     }
 
     /// Replaces a number by the result of `sum` for a host call.
@@ -257,8 +260,24 @@ impl Task {
         };
         let sum = sum(old).ok_or(sandstorm::Error::Overflow)?;
         let number = (&sum[..], seen.ttl_ms);
-        self.writes.borrow_mut().put(table, key, Some(number))?;
+        self.add_write(table, key, Some(number))?;
         Ok(sum)
+    }
+
+    /// Adds a write, unless the function writes too many objects.
+    fn add_write(
+        &self,
+        table: u32,
+        key: &[u8],
+        value: Option<(&[u8], Option<u64>)>,
+    ) -> Result<(), sandstorm::Error> {
+        let mut writes = self.writes.borrow_mut();
+        if writes.len() == WRITES_MAX && writes.find(table, key).is_none() {
+            return Err(sandstorm::Error::LimitExceeded);
+        }
+        let (value, ttl_ms) = value.map_or((None, None), |(value, ttl_ms)| (Some(value), ttl_ms));
+        writes.put(table, key, value, ttl_ms);
+        Ok(())
     }
 
     /// Keeps a log line.

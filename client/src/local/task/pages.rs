@@ -13,7 +13,7 @@ use wire::reply::Listed;
 use wire::{CommitRange, CommitRead, KeyRange, Request};
 
 use crate::local::border::Arena;
-use crate::local::write_set::WriteSet;
+use crate::write_set::WriteSet;
 
 /// The objects that a page covers.
 #[derive(Clone, Debug)]
@@ -54,9 +54,8 @@ impl PageOf {
                 && to.as_ref().is_none_or(|to| key < to.as_slice())
                 && key.starts_with(prefix)
         };
-        let own = writes.all().into_iter().filter(|write| write.table == table && is_in(write.key));
-        let mut own: Vec<Vec<u8>> = own.map(|write| write.key.to_vec()).collect();
-        own.sort_unstable();
+        let own = writes.places().filter(|(of, key)| *of == table && is_in(key));
+        let mut own: Vec<Vec<u8>> = own.map(|(_, key)| key.clone()).collect();
         if *reverse {
             own.reverse();
         }
