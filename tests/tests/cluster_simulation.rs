@@ -25,6 +25,9 @@ use tests::effort::{on_all_cores, rounds};
 use tests::history::{Verdict, check, to_text};
 use world::{Plan, Tally, World};
 
+/// Seeds among which there are some with transactions of each kind.
+const ENOUGH_SEEDS: usize = 10;
+
 /// A cluster of three servers as the seed has it.
 fn three(seed: u64) -> Plan {
     let mut random = Rng::with_seed(!seed);
@@ -96,6 +99,8 @@ fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan + Sync) {
         operations += count;
         total += tally;
     }
+    let is_something_appended = total.appended > 0 && total.appended_to_several > 0;
+    assert!(is_something_appended || seeds.len() < ENOUGH_SEEDS, "transactions write: {total:?}");
     println!("{} histories of {operations} operations, all linearizable: {total:?}", seeds.len());
 }
 
@@ -154,6 +159,7 @@ fn many(seed: u64) -> Plan {
         active_us: random.u64(1_000_000..3_000_000),
         act_every_us: random.u64(5_000..40_000),
         plans: true,
+        lists: three(seed).lists.min(1) * u64::from(2 * owners),
         ..three(seed)
     }
 }
@@ -172,6 +178,7 @@ fn nothing_on_the_disk_is_lost_with_many_servers() {
         tablets: 20,
         servers: 8 + many(seed).servers % 25,
         owners: 6,
+        lists: 12,
         ..many(seed)
     });
 }

@@ -150,7 +150,7 @@ fn what_invocations_read_and_write_is_shown_with_their_version() {
     assert_eq!(value("written_bytes"), 20.0 * 9.0);
     assert!(value("read_bytes") >= 20.0 * 8.0);
     // Shown, whatever it is: a thread that loses its core in a poll is preempted, however short the function is.
-    assert!(value("preemptions") >= 0.0);
+    value("preemptions");
     assert_eq!((value("conflicts"), value("yields")), (0.0, 0.0));
     assert!(value("cpu_seconds") > 0.0);
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use answers::{outcome, outcomes};
 use fastrand::Rng;
-use tests::history::{Action, Operation, Outcome};
-use tests::serializability::{Fate, Number, Observed};
+use tests::history::Operation;
+use tests::serializability::{Fate, Observed};
 use wire::{Body, CompletionError, Requester, RequesterConfig, Status, TabletMap};
 
 #[allow(unused_imports, reason = "only simulated clusters have conditions and counts of their own")]
@@ -22,11 +22,8 @@ pub use answers::to_wire;
 pub use routing::Reads;
 use routing::{BOTH, Sides};
 use transaction::Transaction;
-
-/// A read of a key that begins now.
-pub fn read_of(key: Number, now_us: u64) -> Operation {
-    Operation { client: 0, key, call: now_us, end: None, action: Action::Get, outcome: Outcome::Unknown }
-}
+#[allow(unused_imports, reason = "only simulated clusters have transactions")]
+pub use transaction::{LIST_LENGTH_MAX, LISTS_MAX};
 
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 16;
@@ -75,7 +72,7 @@ pub struct Caller {
     pub sides: Sides,
     table: u32,
     operation: Option<(Operation, Vec<u8>)>,
-    /// Keys that are read with it, as far as the same server has them.
+    /// Keys that are read with it, as far as the same server has them, and what a transaction commits of them.
     beside: Vec<(u64, Vec<u8>)>,
     transaction: Option<Transaction>,
     /// How long what it puts is there, in milliseconds.
@@ -83,8 +80,6 @@ pub struct Caller {
     attempt: u64,
     /// Makes the request elsewhere as soon as the map says so.
     pub is_hasty: bool,
-    /// On purpose: it commits whatever has become of what it read.
-    pub is_careless: bool,
     due_us: u64,
     pub timeout_us: u64,
 }
@@ -103,7 +98,6 @@ impl Caller {
             ttl_ms: None,
             attempt: 0,
             is_hasty: false,
-            is_careless: false,
             due_us: 0,
             timeout_us,
         }

@@ -115,7 +115,7 @@ impl World {
         self.drive(client, |caller, _, _| caller.begin_for(operation, name, ttl_ms));
     }
 
-    /// Every key once more, when nothing changes any more, and then every list. Whether all have been asked for.
+    /// Every key once more, when nothing changes any more, and then every list. Whether there is nothing more to read.
     pub fn read_more(&mut self) -> bool {
         if self.next_read == self.plan.keys {
             return self.read_lists();

@@ -180,9 +180,7 @@ impl World {
         self.tally.steps += steps;
         let others_us = LOOK_US * u64::from(self.plan.servers);
         self.within(if self.coordinator == Some(run) { COORDINATE_US } else { others_us }, Event::Look(run));
-        if !self.plan.durability.is_on_disk() {
-            self.note_what_was_taken(&before);
-        }
+        self.note_what_was_taken(&before);
     }
 
     /// Owns what the records say and no migration moves; what has never been here without objects.

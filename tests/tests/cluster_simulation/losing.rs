@@ -22,6 +22,9 @@ impl World {
         for (id, row) in before.iter().filter(|(_, row)| !row.is_over()) {
             let Some(now) = now.get(id).filter(|now| now.phase != row.phase) else { continue };
             self.tally.taken += 1;
+            if self.plan.durability.is_on_disk() {
+                continue;
+            }
             let from = self.history.len();
             self.lose_keys(&[(row.hashes.first(), row.hashes.last())]);
             let heir = if now.phase == MigrationPhase::Finished { Side::Target } else { Side::Source };
@@ -41,6 +44,7 @@ impl World {
 
     /// Notes that what was written to the keys of these hashes may be lost.
     pub fn lose_keys(&mut self, ranges: &[(u64, u64)]) {
+        self.lists.are_lost = true;
         for (key, name) in self.keys.iter().enumerate() {
             if ranges.iter().any(|range| (range.0..=range.1).contains(&store::hash(name))) {
                 let (key, call) = (key as u64, self.now_us);

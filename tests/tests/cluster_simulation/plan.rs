@@ -17,7 +17,8 @@ pub struct Plan {
     pub workers: usize,
     pub clients: u32,
     pub keys: u64,
-    /// Lists in the table that transactions read and append to: none where something of it may be lost.
+    /// Lists in the table that transactions read and append to at a time; where one has its length, another one follows. None where
+    /// something of it is to be lost.
     pub lists: u64,
     /// Tablets of the table at first.
     pub tablets: usize,
@@ -69,9 +70,11 @@ pub struct Tally {
     /// Sides of them that waited for a slot.
     pub queued: u64,
     pub reads: Reads,
-    /// Transactions that were committed, and that were not.
-    pub committed: u64,
-    pub aborted: u64,
+    /// Transactions that appended to one list, and to several; those that were not committed, and those of which nobody knows.
+    pub appended: u64,
+    pub appended_to_several: u64,
+    pub not_committed: u64,
+    pub unknown: u64,
     pub aborts: u64,
     pub splits: u64,
     pub merges: u64,
@@ -107,8 +110,10 @@ impl AddAssign for Tally {
         self.pre_copy += other.pre_copy;
         self.queued += other.queued;
         self.reads += other.reads;
-        self.committed += other.committed;
-        self.aborted += other.aborted;
+        self.appended += other.appended;
+        self.appended_to_several += other.appended_to_several;
+        self.not_committed += other.not_committed;
+        self.unknown += other.unknown;
         self.aborts += other.aborts;
         self.splits += other.splits;
         self.merges += other.merges;

@@ -1,16 +1,23 @@
 //! Transactions of a client of the simulated cluster: each reads some lists with one request, of those that one server has, and
 //! commits that its number is appended to some of them.
 
+use std::iter::once;
 use std::mem;
 
+use tests::history::{Action, Operation, Outcome};
 use tests::serializability::{Fate, Number, Observed};
 use wire::reply::Objects;
-use wire::{Changes, CommitRead, CommitWrite, CompletionError, Keys, Request, Requester, Status};
+use wire::{
+    Changes, CommitRead, CommitWrite, CompletionError, Keys, Request, Requester, Status, SubmitError,
+};
 
 use super::{Caller, Stage, Wish};
 
-/// Numbers up to which a list is appended to: some of that length fit one frame.
-const LIST_LENGTH_MAX: usize = 80;
+/// Most lists of a transaction.
+pub const LISTS_MAX: usize = 3;
+
+/// Numbers that a list has at most: three such lists fit one frame.
+pub const LIST_LENGTH_MAX: usize = 80;
 
 /// A transaction that has not ended.
 pub struct Transaction {
@@ -18,6 +25,8 @@ pub struct Transaction {
     /// The versions of what it has read, in the order of its lists.
     versions: Vec<u64>,
     is_committing: bool,
+    /// On purpose: it commits whatever has become of what it read.
+    is_careless: bool,
 }
 
 impl Transaction {
@@ -25,20 +34,17 @@ impl Transaction {
         &self,
         requester: &mut Requester,
         (now_us, tag): (u64, u64),
-        table: u32,
-        (lists, is_careless): (&[(Number, &[u8])], bool),
+        (table, lists): Lists<'_>,
     ) -> bool {
         let keys: Vec<&[u8]> = lists.iter().map(|(_, key)| *key).collect();
         if !self.is_committing {
             let keys = Keys::from_slices(&keys);
-            return requester.submit(now_us, tag, &Request::MultiGet { table, keys }).is_ok();
+            return has_room(requester.submit(now_us, tag, &Request::MultiGet { table, keys }));
         }
         let checked = keys.iter().zip(&self.versions);
-        let mut reads: Vec<_> =
-            checked.map(|(key, version)| CommitRead { table, key, version: *version }).collect();
-        if is_careless && !self.seen.appends.is_empty() {
-            reads.clear();
-        }
+        let checked = checked.map(|(key, version)| CommitRead { table, key, version: *version });
+        let is_checked = self.seen.appends.is_empty() || !self.is_careless;
+        let reads: Vec<_> = checked.filter(|_| is_checked).collect();
         let appended = lists.iter().filter(|(list, _)| self.seen.appends.contains(list));
         let values: Vec<(&[u8], Vec<u8>)> = appended
             .map(|(list, key)| {
@@ -49,7 +55,7 @@ impl Transaction {
         let write = |(key, value)| CommitWrite { table, key, value: Some(value), ttl_ms: None };
         let writes: Vec<_> = values.iter().map(|(key, value)| write((*key, &value[..]))).collect();
         let changes = Changes::listed(&reads, &[], &writes);
-        requester.submit(now_us, tag, &Request::Commit { changes }).is_ok()
+        has_room(requester.submit(now_us, tag, &Request::Commit { changes }))
     }
 
     /// Takes what it has read, in the order of its lists.
@@ -69,14 +75,38 @@ impl Transaction {
     }
 }
 
+/// The table of lists, and these with their keys.
+type Lists<'k> = (u32, &'k [(Number, &'k [u8])]);
+
+/// Whether the session had room for a request.
+///
+/// # Panics
+/// If it can have none for this one.
+fn has_room(submitted: Result<u64, SubmitError>) -> bool {
+    match submitted {
+        Ok(_) => true,
+        Err(SubmitError::Full) => false,
+        Err(error) => panic!("a request of a transaction: {error}"),
+    }
+}
+
 impl Caller {
     /// Begins a transaction on lists, given with their keys. Of what it is to append to, it appends to what it has read.
     #[allow(dead_code, reason = "what real servers do with transactions is recorded elsewhere")]
-    pub fn begin_transaction(&mut self, seen: Observed, mut lists: Vec<(Number, Vec<u8>)>) {
+    pub fn begin_transaction(
+        &mut self,
+        seen: Observed,
+        mut lists: Vec<(Number, Vec<u8>)>,
+        is_careless: bool,
+    ) {
+        assert!(lists.len() <= LISTS_MAX, "they fit one frame");
         let (list, key) = lists.remove(0);
-        self.begin(super::read_of(list, seen.begun), key);
+        // It is routed as a read of its first list.
+        let (action, outcome) = (Action::Get, Outcome::Unknown);
+        self.begin(Operation { client: 0, key: list, call: seen.begun, end: None, action, outcome }, key);
         self.beside = lists;
-        self.transaction = Some(Transaction { seen, versions: Vec::new(), is_committing: false });
+        let (versions, is_committing) = (Vec::new(), false);
+        self.transaction = Some(Transaction { seen, versions, is_committing, is_careless });
     }
 
     /// Whether a transaction has read what it commits, all of it at one server.
@@ -89,10 +119,9 @@ impl Caller {
         let transaction = self.transaction.as_ref()?;
         let (operation, key) = self.operation.as_ref().expect("there is one");
         let beside = self.beside.iter().map(|(list, key)| (*list, &key[..]));
-        let lists: Vec<(Number, &[u8])> = [(operation.key, &key[..])].into_iter().chain(beside).collect();
+        let lists: Vec<(Number, &[u8])> = once((operation.key, &key[..])).chain(beside).collect();
         let link = self.links.get_mut(&server).expect("it is there");
-        let at = (now_us, self.attempt);
-        Some(transaction.submit(&mut link.requester, at, self.table, (&lists, self.is_careless)))
+        Some(transaction.submit(&mut link.requester, (now_us, self.attempt), (self.table, &lists)))
     }
 
     /// Takes what a server has said to the transaction, other than that it does not own the lists.
@@ -104,19 +133,19 @@ impl Caller {
         wishes: &mut Vec<Wish>,
     ) {
         let (operation, _) = self.operation.as_ref().expect("it was asked");
-        let lists: Vec<Number> =
-            [operation.key].into_iter().chain(self.beside.iter().map(|it| it.0)).collect();
-        let fate = match (status, self.transaction.as_mut()) {
-            (Ok(Status::Ok), Some(transaction)) if !transaction.is_committing => {
+        let lists: Vec<Number> = once(operation.key).chain(self.beside.iter().map(|it| it.0)).collect();
+        let transaction = self.transaction.as_mut().expect("there is one");
+        let fate = match (transaction.is_committing, status) {
+            (false, Ok(Status::Ok)) => {
                 transaction.take_reads(&lists, body);
                 self.stage = Stage::Lost;
                 return;
             }
-            (Ok(Status::Ok), _) => Fate::Committed,
-            (Ok(Status::Conflict | Status::NotLocal) | Err(CompletionError::NotSent), _) => Fate::Aborted,
-            (Ok(Status::BadToken) | Err(_), Some(transaction)) if transaction.is_committing => Fate::Unknown,
-            (Ok(Status::BadToken) | Err(_), _) => Fate::Aborted,
-            (Ok(status), _) => panic!("{status:?} to a transaction"),
+            (false, Ok(Status::BadToken) | Err(_)) | (true, Err(CompletionError::NotSent)) => Fate::Aborted,
+            (true, Ok(Status::Ok)) => Fate::Committed,
+            (true, Ok(Status::Conflict | Status::NotLocal)) => Fate::Aborted,
+            (true, Ok(Status::BadToken) | Err(_)) => Fate::Unknown,
+            (_, Ok(status)) => panic!("{status:?} to a transaction"),
         };
         self.end_transaction(now_us, fate, wishes);
     }

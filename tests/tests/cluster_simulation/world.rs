@@ -179,7 +179,7 @@ impl World {
             callers: Vec::new(),
             keys,
             history: Vec::new(),
-            lists: Lists::default(),
+            lists: Lists::new(plan.lists),
             next_token: 1,
             next_value: 1,
             ttls_us: BTreeMap::new(),
@@ -193,7 +193,6 @@ impl World {
             let timeout_us = world.random.u64(200_000..3_000_000);
             let mut caller = Caller::new(TABLE, timeout_us);
             caller.is_hasty = world.plan.hasty;
-            caller.is_careless = world.plan.careless;
             caller.sides.is_credulous = world.plan.credulous;
             caller.sides.patience_us = world.plan.patience_us;
             callers.push(caller);
