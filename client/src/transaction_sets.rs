@@ -1,14 +1,15 @@
 //! What a transaction has read and wants to write, and the commit of both, for the blocking and the async interface.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use wire::limits::{ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
+use wire::limits::{COMMIT_READS_MAX, ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
 use wire::{Changes, CommitRange, CommitRead, CommitWrite, KeyRange, Request, Status};
 
 use crate::Error;
 use crate::answers::{Object, unintelligible};
-use crate::keyed::{KeyPlace, Keyed};
+use crate::keyed::{Keyed, Place};
 use crate::limits::{TRANSACTION_ATTEMPTS_MAX, TRANSACTION_WAIT_US, TRANSACTION_WAIT_US_MAX};
 use crate::pages::{Cursor, Listed, Page, PageSize};
 use crate::write_set::WriteSet;
@@ -28,8 +29,8 @@ struct ScannedRange {
     prefix: Vec<u8>,
     reverse: bool,
     until: Option<Vec<u8>>,
-    /// The keys that were met, in this order.
-    places: Vec<KeyPlace>,
+    /// The keys that were met, in this order; all of them are among the reads.
+    keys: Vec<Vec<u8>>,
 }
 
 /// The read set and the write set of a transaction.
@@ -40,13 +41,13 @@ pub(crate) struct TransactionSets {
     scans: Vec<ScannedRange>,
     writes: WriteSet,
     /// An object that was read twice, with different versions.
-    torn: Option<KeyPlace>,
+    torn: Option<(u32, Vec<u8>)>,
 }
 
 impl TransactionSets {
     /// Returns the value that the transaction sees without asking the server: its own write, or what it has read.
     pub(crate) fn known(&self, table: u32, key: &[u8]) -> Option<Option<Vec<u8>>> {
-        if let Some(written) = self.writes.find(table, key) {
+        if let Some(written) = self.writes.get(table, key) {
             return Some(written.value.clone());
         }
         self.reads.get(table, key).map(|read| read.as_ref().map(|object| object.value.clone()))
@@ -55,7 +56,7 @@ impl TransactionSets {
     /// Returns those of the keys whose values are to be asked for.
     pub(crate) fn unknown<'k>(&self, table: u32, keys: &[&'k [u8]]) -> Vec<&'k [u8]> {
         let is_unknown =
-            |key: &&&[u8]| self.reads.get(table, key).is_none() && self.writes.find(table, key).is_none();
+            |key: &&&[u8]| self.reads.get(table, key).is_none() && self.writes.get(table, key).is_none();
         keys.iter().filter(is_unknown).copied().collect()
     }
 
@@ -81,10 +82,10 @@ impl TransactionSets {
             let object = Object { value: value.clone(), version: *version, ttl_ms: *ttl_ms };
             self.read(table, key, Some(object));
         }
-        let places = objects.iter().map(|object| (table, object.key.clone())).collect();
+        let keys = objects.iter().map(|object| object.key.clone()).collect();
         let KeyRange { from, to, prefix, reverse, .. } = range;
         let (from, to, prefix) = (from.to_vec(), to.map(<[u8]>::to_vec), prefix.to_vec());
-        self.scans.push(ScannedRange { table, from, to, prefix, reverse, until, places });
+        self.scans.push(ScannedRange { table, from, to, prefix, reverse, until, keys });
         objects
     }
 
@@ -95,7 +96,7 @@ impl TransactionSets {
 
     /// Returns whether there is nothing to commit: one read is as of one moment.
     pub(crate) fn is_trivial(&self) -> bool {
-        self.writes.len() == 0 && self.scans.is_empty() && self.reads.items().len() < 2 && self.torn.is_none()
+        self.writes.len() == 0 && self.scans.is_empty() && self.reads.len() < 2 && self.torn.is_none()
     }
 
     /// Refuses what cannot be committed: an object that changed while it was read, and keys of several servers, as far as these
@@ -107,12 +108,12 @@ impl TransactionSets {
         if let Some((table, key)) = &self.torn {
             return Err(NotCommitted::Again(Error::Conflict { table: *table, key: key.clone() }));
         }
-        let mut first: Option<(&KeyPlace, usize)> = None;
-        for place in self.writes.places().chain(self.reads.places()) {
-            let Some(server) = server_of(place.0, &place.1) else { continue };
+        let mut first: Option<(Place<'_>, usize)> = None;
+        for place in self.writes.keys().chain(self.reads.keys()) {
+            let Some(server) = server_of(place.0, place.1) else { continue };
             match first {
                 Some((other, of_first)) if of_first != server => {
-                    let name = |(table, key): &KeyPlace| format!("`{}` of table {table}", key.escape_ascii());
+                    let name = |(table, key): Place<'_>| format!("`{}` of table {table}", key.escape_ascii());
                     let text = format!("{} and {} are at different servers", name(other), name(place));
                     return Err(NotCommitted::Final(Error::Refused { status: Status::NotLocal, text }));
                 }
@@ -197,9 +198,15 @@ impl Scan {
         Some((from, PageSize { objects, bytes: LISTING_IN_PARTS_BYTES, ..PageSize::default() }))
     }
 
-    pub(crate) fn add(&mut self, page: Page) {
+    /// Adds a page; refuses more objects than a commit can name.
+    pub(crate) fn add(&mut self, page: Page) -> Result<(), Error> {
         self.objects.extend(page.objects);
         self.next = page.next;
+        if self.objects.len() > COMMIT_READS_MAX {
+            let text = format!("a transaction reads at most {COMMIT_READS_MAX} objects");
+            return Err(Error::Refused { status: Status::LimitExceeded, text });
+        }
+        Ok(())
     }
 }
 
@@ -240,22 +247,25 @@ fn in_order<'t>(
     reads: &'t Keyed<Option<Object>>,
     scans: &'t [ScannedRange],
 ) -> (Vec<CommitRead<'t>>, Vec<CommitRange<'t>>) {
-    let read = |at: usize| {
-        let ((table, key), object) = &reads.items()[at];
-        CommitRead { table: *table, key, version: object.as_ref().map_or(0, |object| object.version) }
+    let read = |((table, key), object): (Place<'t>, &Option<Object>)| {
+        let version = object.as_ref().map_or(0, |object| object.version);
+        CommitRead { table, key, version }
     };
-    let (mut order, mut ranges) = (Vec::with_capacity(reads.items().len()), Vec::new());
-    let mut is_of_scan = vec![false; reads.items().len()];
-    for ScannedRange { table, from, to, prefix, reverse, until, places } in scans {
+    let (mut order, mut ranges) = (Vec::with_capacity(reads.len()), Vec::new());
+    let mut scanned = BTreeSet::new();
+    for ScannedRange { table, from, to, prefix, reverse, until, keys } in scans {
         let first = order.len() as u16;
-        for at in places.iter().filter_map(|(table, key)| reads.find(*table, key).ok()) {
-            is_of_scan[at] = true;
-            order.push(read(at));
+        for key in keys {
+            let place = (*table, &key[..]);
+            let object = reads.get(*table, key);
+            debug_assert!(object.is_some(), "what a scan has met was read");
+            order.extend(object.map(|object| read((place, object))));
+            scanned.insert(place);
         }
         let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse, hashes: None };
         let (until, reads) = (until.as_deref(), first..order.len() as u16);
         ranges.push(CommitRange { table: *table, range, until, reads });
     }
-    order.extend((0..is_of_scan.len()).filter(|at| !is_of_scan[*at]).map(read));
+    order.extend(reads.iter().filter(|(place, _)| !scanned.contains(place)).map(read));
     (order, ranges)
 }

@@ -4,7 +4,7 @@
 
 use wire::CommitWrite;
 
-use crate::keyed::{KeyPlace, Keyed};
+use crate::keyed::{Keyed, Place};
 
 /// A pending write.
 pub(crate) struct PendingWrite {
@@ -22,7 +22,7 @@ pub(crate) struct WriteSet {
 
 impl WriteSet {
     /// Returns the latest write of an object.
-    pub(crate) fn find(&self, table: u32, key: &[u8]) -> Option<&PendingWrite> {
+    pub(crate) fn get(&self, table: u32, key: &[u8]) -> Option<&PendingWrite> {
         self.writes.get(table, key)
     }
 
@@ -33,26 +33,23 @@ impl WriteSet {
 
     /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.writes.items().len()
+        self.writes.len()
     }
 
     /// Returns the written objects, in order.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &KeyPlace> {
-        self.writes.places()
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Place<'_>> {
+        self.writes.keys()
     }
 
     /// Returns the writes, as a commit takes them.
     pub(crate) fn all(&self) -> Vec<CommitWrite<'_>> {
-        self.writes
-            .items()
-            .iter()
-            .map(|((table, key), PendingWrite { value, ttl_ms })| CommitWrite {
-                table: *table,
-                key,
-                value: value.as_deref(),
-                ttl_ms: *ttl_ms,
-            })
-            .collect()
+        let writes = self.writes.iter().map(|((table, key), PendingWrite { value, ttl_ms })| CommitWrite {
+            table,
+            key,
+            value: value.as_deref(),
+            ttl_ms: *ttl_ms,
+        });
+        writes.collect()
     }
 
     pub(crate) fn clear(&mut self) {

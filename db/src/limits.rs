@@ -89,6 +89,10 @@ pub const RETRY_BUSY_US: u32 = 500;
 /// microseconds: that takes some milliseconds.
 pub const RETRY_UNHEARD_US: u32 = 2_000;
 
+/// `Retry` delay of a commit with thousands of expired keys in its ranges, in microseconds: background work removes these, and looks for
+/// them some times a second.
+pub const RETRY_EXPIRED_US: u32 = 20_000;
+
 /// `Retry` delay of a request at a worker that has reached a view before others, in microseconds: a few rounds.
 pub const RETRY_PASSING_US: u32 = 100;
 

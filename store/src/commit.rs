@@ -468,13 +468,14 @@ impl Scratch {
         self.superseded.resize(writes.len(), false);
         self.order.clear();
         self.order.extend(0..writes.len() as u32);
-        self.order.sort_unstable_by_key(|&at| (writes[at as usize].hash, at));
-        for (index, &at) in self.order.iter().enumerate() {
-            let write = &writes[at as usize];
-            let later = self.order[index + 1..].iter().map(|&later| &writes[later as usize]);
-            let mut same_hash = later.take_while(|later| later.hash == write.hash);
-            self.superseded[at as usize] =
-                same_hash.any(|later| std::ptr::eq(later.table, write.table) && later.key == write.key);
+        // Keys of one hash are easily made: those of one object lie beside each other, however many there are.
+        let object = |at: u32| {
+            let Write { table, hash, key, .. } = &writes[at as usize];
+            (*hash, std::ptr::from_ref(*table).addr(), *key)
+        };
+        self.order.sort_unstable_by(|&one, &other| (object(one), one).cmp(&(object(other), other)));
+        for pair in self.order.windows(2) {
+            self.superseded[pair[0] as usize] = object(pair[0]) == object(pair[1]);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! is checked for linearizability; what transactions saw, for [`serializability`].
 
 pub mod cluster;
+mod compiled_sdk;
 pub mod effort;
 pub mod elsewhere;
 pub mod etcd;

@@ -17,6 +17,7 @@ use client::{
 };
 use tempfile::TempDir;
 
+use crate::compiled_sdk;
 use crate::elsewhere::{self, Elsewhere};
 use crate::patience::{answered, comes};
 use crate::raw::PATIENCE;
@@ -305,6 +306,7 @@ fn free_address(cores: usize) -> io::Result<SocketAddr> {
 fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Result<(Child, SocketAddr)> {
     let ready = directory.join("ready");
     let _ = fs::remove_file(&ready);
+    compiled_sdk::give(directory)?;
     let log = File::options().create(true).append(true).open(directory.join(LOG))?;
     let server = binary("splinter-server");
     let elsewhere = Elsewhere::given();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use wire::KeyRange;
+use wire::{KeyRange, Status};
 
 use super::AsyncClient;
 use crate::Error;
@@ -40,16 +40,21 @@ impl AsyncClient {
     /// ```
     ///
     /// # Errors
-    /// As [`crate::Client::transaction`].
+    /// As [`crate::Client::transaction`]; `Malformed` if a clone of the transaction is left when `run` has ended.
     pub async fn transaction<T, F: Future<Output = Result<T, Error>>>(
         &self,
         mut run: impl FnMut(AsyncTransaction) -> F,
     ) -> Result<T, Error> {
         let mut attempts = Attempts::new();
         loop {
-            let transaction = AsyncTransaction { client: self.clone(), sets: Arc::default() };
-            let result = run(transaction.clone()).await?;
-            let sets = std::mem::take(&mut *transaction.sets());
+            let sets = Arc::<Mutex<TransactionSets>>::default();
+            let result = run(AsyncTransaction { client: self.clone(), sets: Arc::clone(&sets) }).await?;
+            // Whoever has a clone may still write.
+            let Some(sets) = Arc::into_inner(sets) else {
+                let text = "a clone of the transaction is left when it ends".to_owned();
+                return Err(Error::Refused { status: Status::Malformed, text });
+            };
+            let sets = sets.into_inner().unwrap_or_else(PoisonError::into_inner);
             match self.commit(sets).await {
                 Ok(()) => return Ok(result),
                 Err(failure) => match attempts.pause(failure)? {
@@ -109,7 +114,7 @@ impl AsyncTransaction {
     pub async fn scan(&self, table: u32, range: KeyRange<'_>, limit: usize) -> Result<Vec<Listed>, Error> {
         let mut scan = Scan::begin(range, limit)?;
         while let Some((from, size)) = scan.next() {
-            scan.add(self.client.scan_page(table, range, &from, size).await.map_err(not_committed)?);
+            scan.add(self.client.scan_page(table, range, &from, size).await.map_err(not_committed)?)?;
         }
         Ok(self.sets().scanned(table, range, scan))
     }

@@ -102,7 +102,7 @@ impl Transaction<'_> {
     pub fn scan(&mut self, table: u32, range: KeyRange<'_>, limit: usize) -> Result<Vec<Listed>, Error> {
         let mut scan = Scan::begin(range, limit)?;
         while let Some((from, size)) = scan.next() {
-            scan.add(self.client.scan_page(table, range, &from, size).map_err(not_committed)?);
+            scan.add(self.client.scan_page(table, range, &from, size).map_err(not_committed)?)?;
         }
         Ok(self.sets.scanned(table, range, scan))
     }

@@ -13,16 +13,13 @@ use std::collections::VecDeque;
 
 use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
-use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use wire::limits::{COMMIT_WRITES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
 use super::border::{Arena, Border};
 use crate::Error;
 use crate::write_set::WriteSet;
-
-/// Maximum number of objects that one invocation may write.
-const WRITES_MAX: usize = 1024;
 
 /// Maximum number of operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
@@ -272,7 +269,7 @@ impl Task {
         value: Option<(&[u8], Option<u64>)>,
     ) -> Result<(), sandstorm::Error> {
         let mut writes = self.writes.borrow_mut();
-        if writes.len() == WRITES_MAX && writes.find(table, key).is_none() {
+        if writes.len() == COMMIT_WRITES_MAX && writes.get(table, key).is_none() {
             return Err(sandstorm::Error::LimitExceeded);
         }
         let (value, ttl_ms) = value.map_or((None, None), |(value, ttl_ms)| (Some(value), ttl_ms));
@@ -331,7 +328,7 @@ impl Task {
 
     fn own_write(&self, table: u32, key: &[u8]) -> Option<RawRecord> {
         let writes = self.writes.borrow();
-        let write = writes.find(table, key)?;
+        let write = writes.get(table, key)?;
         Some(match &write.value {
             Some(value) => RawRecord { value: self.arena.copy(value), version: VERSION_UNAPPLIED },
             None => Border::NO_RECORD,
@@ -375,7 +372,7 @@ impl Task {
         });
         match self.own_write(table, key) {
             Some(record) => {
-                let ttl_ms = self.writes.borrow().find(table, key).and_then(|write| write.ttl_ms);
+                let ttl_ms = self.writes.borrow().get(table, key).and_then(|write| write.ttl_ms);
                 Some(Seen { record, ttl_ms })
             }
             None => read.map(|(record, ttl_ms)| Seen { record, ttl_ms }),

@@ -10,7 +10,7 @@ use wire::{Changes, CommitItem, CommitRange, CommitRead, CommitWrite, Status, Te
 
 use super::WorkerEnvironment;
 use super::write::{WriteOutcome, refused};
-use crate::limits::{RETRY_ARRIVING_US, RETRY_UNHEARD_US};
+use crate::limits::{RETRY_ARRIVING_US, RETRY_EXPIRED_US, RETRY_UNHEARD_US};
 use crate::tablet::TableEntry;
 
 /// Reads and writes up to which a commit without ranges allocates nothing.
@@ -156,7 +156,8 @@ where
     }
 
     /// Adds a range, of which the client names the reads that its scan met. Keys without an object, which have expired or are being
-    /// removed, are still among those of the table: each is a read of its absence then.
+    /// removed, are still among those of the table: each is a read of its absence then. What the client names is checked in any case,
+    /// also where its key has left the table.
     fn add_range(
         &mut self,
         environment: &WorkerEnvironment<'t>,
@@ -172,6 +173,7 @@ where
                 return ControlFlow::Break(());
             }
             while at < own.end && comes_before(reads[at].key, key) {
+                met.push((reads[at], Some(at)));
                 at += 1;
             }
             let name = (at < own.end && reads[at].key == key).then_some(at);
@@ -194,8 +196,10 @@ where
         if !is_whole {
             self.absent += met.iter().filter(|(_, name)| name.is_none()).count();
             if named + self.absent > COMMIT_READS_MAX {
-                return Err(limit_exceeded());
+                // Background work removes what has expired; the client cannot name less.
+                return Err(WriteOutcome::retry(RETRY_EXPIRED_US));
             }
+            met.extend((at..own.end).map(|at| (reads[at], Some(at))));
             self.spread.push((self.ranges.len(), met));
         }
         self.ranges.push(check);

@@ -141,6 +141,15 @@ impl Account {
         }
     }
 
+    /// Charges operations that come with an admitted one, such as the writes of a commit beyond its first.
+    #[inline]
+    pub fn charge(&self, now_us: u64, operations: u64) {
+        match self.limit(TenantLimit::OperationsPerSecond) {
+            UNLIMITED => {}
+            per_second => self.operations.charge(per_second, now_us, operations),
+        }
+    }
+
     /// Returns the number of limit changes, which invalidate cached limits.
     #[inline]
     #[must_use]

@@ -51,9 +51,7 @@ impl Admission {
 impl Rate {
     /// Takes as many of `wanted` operations as `per_second` allows at `now_us`.
     pub fn take(&self, per_second: u64, now_us: u64, wanted: u64) -> Admission {
-        let now = now_us.saturating_mul(TICKS_PER_US);
-        let step = (1_000_000 * TICKS_PER_US / per_second.max(1)).max(1);
-        let burst = (RATE_BURST_US * TICKS_PER_US).max(step);
+        let (now, step, burst) = ticks_of(per_second, now_us);
         let mut used_until = self.used_until.load(Relaxed);
         let admitted = loop {
             let from = used_until.max(now.saturating_sub(burst));
@@ -79,6 +77,23 @@ impl Rate {
         self.put_off_until.store(until, Relaxed);
         Admission { admitted, after: from - now + step, step }
     }
+
+    /// Takes operations that come with admitted ones, whether or not there are so many: later ones wait until they are made up for.
+    pub fn charge(&self, per_second: u64, now_us: u64, operations: u64) {
+        let (now, step, burst) = ticks_of(per_second, now_us);
+        let charged = |used_until: u64| {
+            let from = used_until.max(now.saturating_sub(burst));
+            Some(from.saturating_add(operations.saturating_mul(step)))
+        };
+        // It always has a value to set.
+        let _ = self.used_until.fetch_update(Relaxed, Relaxed, charged);
+    }
+}
+
+/// Returns the present, the time of one operation, and that of a burst, in ticks.
+fn ticks_of(per_second: u64, now_us: u64) -> (u64, u64, u64) {
+    let step = (1_000_000 * TICKS_PER_US / per_second.max(1)).max(1);
+    (now_us.saturating_mul(TICKS_PER_US), step, (RATE_BURST_US * TICKS_PER_US).max(step))
 }
 
 #[cfg(test)]
@@ -94,6 +109,19 @@ mod tests {
         assert_eq!(rate.take(1_000, start_us, 1).admitted, 0);
         let admitted: u64 = (1..=2_000).map(|ms| rate.take(1_000, start_us + ms * 1_000, 5).admitted).sum();
         assert_eq!(admitted, 2_000);
+    }
+
+    #[test]
+    fn what_is_charged_is_made_up_for_before_more_is_admitted() {
+        let (rate, start_us) = (Rate::default(), 10_000_000);
+        assert_eq!(rate.take(1_000, start_us, 1).admitted, 1);
+        rate.charge(1_000, start_us, 500);
+        let burst = RATE_BURST_US / 1_000;
+        let paid_us = start_us + (501 - burst) * 1_000;
+        assert_eq!(rate.take(1_000, paid_us, 5).admitted, 0);
+        assert_eq!(rate.take(1_000, paid_us + 3_000, 5).admitted, 3);
+        rate.charge(1, paid_us, u64::MAX);
+        assert_eq!(rate.take(1_000, 1_000_000 * start_us, 1).admitted, 0);
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn get_arriving(
     RequestOutcome::Answered
 }
 
-/// Commits once what a client asks for.
+/// Commits once what a client asks for. Each of its writes is an operation of the tenant's rate.
 fn commit(
     environment: &WorkerEnvironment<'_>,
     caller: Caller<'_>,
@@ -216,8 +216,13 @@ fn commit(
     let session = caller.session;
     let Allowance { reads, writes, write_bytes, .. } = Allowance::of(&session.account);
     let (limits, for_disk) = (CommitLimits { reads, writes, write_bytes }, environment.core.asks_for_disk());
+    let [.., written] = changes.counts();
     mutate(environment, caller, (request, located), place, |_| {
-        ops::commit::commit(environment, (session.tenant, limits, for_disk), changes)
+        let outcome = ops::commit::commit(environment, (session.tenant, limits, for_disk), changes);
+        if outcome.status != Status::Retry {
+            session.account.charge(environment.now_us, (written as u64).saturating_sub(1));
+        }
+        outcome
     })
 }
 

@@ -1,7 +1,9 @@
 //! Operations a second through the whole server: what is beyond a tenant's own limit is answered so, comes again,
 //! runs once, and is nobody else's business.
 
-use wire::{CompletionError, Condition, Request, Requester, RequesterConfig, Status, reply};
+use wire::{
+    Changes, CommitWrite, CompletionError, Condition, Request, Requester, RequesterConfig, Status, reply,
+};
 
 use super::Site;
 use super::client::Client;
@@ -59,6 +61,34 @@ fn what_is_held_off_until_its_deadline_says_why() {
         statuses.iter().filter(|status| **status == Err(CompletionError::Throttled)).count() > 90
     };
     assert!([300_000, 600_000, 900_000].into_iter().any(says_why));
+}
+
+#[test]
+fn each_write_of_a_commit_is_an_operation() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let secret = site.create_tenant("ann");
+    let table = site.client("ann", &secret).create_table("t");
+    limit(&site, "ann", Some(1));
+    let config = RequesterConfig { call_timeout_us: 300_000, ..RequesterConfig::default() };
+    let mut ann = Client::open(&site, "ann", &secret).expect("the right secret");
+    ann.requester = Requester::new(ann.opened.token, ann.opened.next_sequence, ann.opened.credits, config);
+    let keys: Vec<[u8; 1]> = (0..60).map(|key| [key]).collect();
+    let write = |key| CommitWrite { table, key, value: Some(b"value"), ttl_ms: None };
+    let writes: Vec<CommitWrite<'_>> = keys.iter().map(|key| write(key)).collect();
+    let commit = Request::Commit { changes: Changes::listed(&[], &[], &writes) };
+    let mut ended = Vec::new();
+    while !ended.contains(&Ok(Status::Ok)) {
+        assert!(ann.submit(0, &commit), "the window is open");
+        let before = ended.len();
+        while ended.len() == before {
+            ann.step(&mut |_, (status, _)| ended.push(status));
+        }
+    }
+    // It would be admitted a second later, were the commit one operation.
+    for _ in 0..6 {
+        assert_eq!(gets(&mut ann, table, 1), [Err(CompletionError::Throttled)]);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tests of conditions, versions, limits and commits, case by case.
 
-use crate::tests::{drain, get, put_patiently, store};
+use std::collections::BTreeMap;
+
+use crate::tests::{budget, drain, get, put_patiently, seed, store};
 use crate::{
     CommitError, Condition, KEY_BYTES_MAX, NEVER_MS, ReadCheck, Table, VALUE_BYTES_MAX, Write, WriteError,
     hash,
@@ -237,4 +239,39 @@ fn what_was_found_stays_while_a_pin_is_held() {
     core.release(held);
     drain(&core);
     put(&[3; 100]).expect("the memory is free again");
+}
+
+/// Keys of one hash are easily made.
+#[test]
+fn the_last_write_of_each_object_in_a_commit_counts_whatever_shares_its_hash() {
+    const HASH: u64 = 0x1234_5678_9abc_def0;
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, tables) = (store.core(0), [store.table(1), store.table(2)]);
+    let mut random = fastrand::Rng::with_seed(seed("the_last_write_of_each_object"));
+    let mut expected = BTreeMap::new();
+    for _ in 0..budget(200) {
+        let drawn: Vec<(usize, [u8; 1], Option<[u8; 1]>)> = (0..random.usize(1..60))
+            .map(|_| (random.usize(0..2), [random.u8(0..10)], random.bool().then_some([random.u8(..)])))
+            .collect();
+        expected.extend(drawn.iter().map(|(table, key, value)| ((*table, *key), *value)));
+        let writes = drawn.iter().map(|(table, key, value)| Write {
+            table: &tables[*table],
+            hash: HASH,
+            key,
+            value: value.as_ref().map(|value| &value[..]),
+            expires_ms: NEVER_MS,
+        });
+        core.pin().commit(&[], &writes.collect::<Vec<_>>()).expect("there is room");
+        let pinned = core.pin();
+        for ((table, key), value) in &expected {
+            let found = pinned.get(&tables[*table], HASH, key).map(|object| object.value().to_vec());
+            assert_eq!(
+                found.as_deref(),
+                value.as_ref().map(|value| &value[..]),
+                "table {table}, key {key:?}"
+            );
+        }
+        drop(pinned);
+        core.step();
+    }
 }

@@ -358,6 +358,28 @@ fn transactions_of_tasks_keep_the_sum_of_all_accounts() {
     });
 }
 
+/// It may still write, and nobody would commit that.
+#[test]
+fn a_transaction_with_a_clone_that_outlives_it_is_refused() {
+    let server = Server::start();
+    let tenant = server.tenant("acme");
+    let table = in_memory(&mut server.client(&tenant), "data");
+    runtime(1).block_on(async {
+        let client = connect(&server, &tenant).await;
+        let mut kept = None;
+        let refused = client.transaction(|tx| {
+            kept = Some(tx.clone());
+            async move {
+                tx.put(table, b"key", b"value");
+                Ok(())
+            }
+        });
+        assert_eq!(refused.await.err().and_then(|error| error.status()), Some(Status::Malformed));
+        kept.expect("it ran").put(table, b"key", b"late");
+        assert!(client.get(table, b"key").await.expect("an answer").is_none());
+    });
+}
+
 #[test]
 fn tasks_go_on_at_the_other_servers_while_one_is_gone() {
     let settings = Settings { memory: "192MiB".into(), ..Settings::default() };

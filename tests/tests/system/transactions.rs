@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use client::{
     Client, Condition, Durability, Error, KeyRange, LimitChange, Right, Status, TableOptions, Transaction,
+    Write,
 };
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
@@ -197,6 +198,66 @@ fn objects_that_have_expired_are_no_conflict_with_a_scan() {
         });
         assert_eq!(found.expect("nobody else writes"), limit.min(50));
     }
+}
+
+/// Keys that have expired beside it do not hide that what was scanned has been removed.
+#[test]
+fn what_was_scanned_and_removed_by_another_is_a_conflict_also_beside_what_has_expired() {
+    let server = Server::start();
+    let tenant = server.tenant("acme");
+    let (mut client, mut other) = (server.client(&tenant), server.client(&tenant));
+    let table = client.table_create_ordered("jobs").expect("a fresh name");
+    for round in 0..24 {
+        let key = |name: &str| format!("{round:02} {name}").into_bytes();
+        for expired in ["a", "c"] {
+            client.put_for(table, &key(expired), b"", 20, Condition::Always).expect("room");
+        }
+        client.put(table, &key("b"), b"a job").expect("room");
+        let is_gone = |client: &mut Client, name| client.get(table, &key(name)).expect("an answer").is_none();
+        comes("they expire", || (is_gone(&mut client, "a") && is_gone(&mut client, "c")).then_some(()));
+        let mut runs = 0;
+        let taken = client.transaction(|tx| {
+            let range = KeyRange { prefix: &key("")[..3], reverse: round % 2 == 1, ..KeyRange::default() };
+            let found = tx.scan(table, range, if round % 4 < 2 { 1 } else { 10 })?;
+            if runs == 0 {
+                other.delete(table, &key("b"))?;
+            }
+            runs += 1;
+            found.iter().for_each(|job| tx.delete(table, &job.key));
+            Ok(found.len())
+        });
+        assert_eq!((taken.expect("the second run finds nothing"), runs), (0, 2), "round {round}");
+    }
+}
+
+#[test]
+fn thousands_of_expired_keys_in_a_range_make_no_commit_too_large() {
+    let server = Server::start();
+    let mut client = server.client(&server.tenant("acme"));
+    let options =
+        TableOptions { ordered: true, durability: Some(Durability::Memory), ..TableOptions::default() };
+    let table = client.table_create_with("ordered", options).expect("a fresh name");
+    let keys: Vec<Vec<u8>> = (0..4_000).map(|number| format!("key {number:04}").into_bytes()).collect();
+    let write = |key| Write { key, value: Some(b"value"), condition: Condition::Always, ttl_ms: Some(1) };
+    let expired: Vec<Write<'_>> = keys.iter().map(|key| write(key)).collect();
+    assert!(client.multi_write(table, &expired).expect("a session").into_iter().all(|put| put.is_ok()));
+    client.put(table, b"key 9999", b"stays").expect("room");
+    comes("it expires", || client.get(table, &keys[3_999]).expect("an answer").is_none().then_some(()));
+    let committed = comes("the commit", || {
+        let done = client.transaction(|tx| {
+            let found = tx.scan(table, KeyRange { prefix: b"key ", ..KeyRange::default() }, 1)?;
+            tx.put(table, b"found", &found[0].key);
+            Ok(found[0].key.clone())
+        });
+        match done {
+            Ok(key) => Some(key),
+            Err(error) => {
+                assert!(error.status() != Some(Status::LimitExceeded), "{error}");
+                None
+            }
+        }
+    });
+    assert_eq!(committed, b"key 9999");
 }
 
 #[test]

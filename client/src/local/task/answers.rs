@@ -109,7 +109,7 @@ impl Task {
         let objects = listing.filter(|listed| listed.status == Status::Ok);
         let writes = self.writes.borrow();
         let own_value = |key: &[u8]| {
-            let write = writes.find(*table, key)?;
+            let write = writes.get(*table, key)?;
             write.value.as_ref().map(|value| self.arena.copy(value))
         };
         let is_end = page.merge(objects, next.is_none(), (&self.arena, own_value));

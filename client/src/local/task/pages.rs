@@ -54,8 +54,8 @@ impl PageOf {
                 && to.as_ref().is_none_or(|to| key < to.as_slice())
                 && key.starts_with(prefix)
         };
-        let own = writes.places().filter(|(of, key)| *of == table && is_in(key));
-        let mut own: Vec<Vec<u8>> = own.map(|(_, key)| key.clone()).collect();
+        let own = writes.keys().filter(|(of, key)| *of == table && is_in(key));
+        let mut own: Vec<Vec<u8>> = own.map(|(_, key)| key.to_vec()).collect();
         if *reverse {
             own.reverse();
         }
