@@ -9,20 +9,18 @@ use std::sync::OnceLock;
 
 use builder::Toolchain;
 
-use crate::server::binary;
-
 /// Where a server keeps it in its data directory.
 const FOLDER: [&str; 2] = ["extensions", "sdk"];
 
-/// Copies it to a data directory that has none. Where it cannot be compiled, servers say why.
+/// Copies it to a data directory that has none; the program `server` checks sources. Where it cannot be compiled, servers say why.
 ///
 /// # Errors
 /// When it cannot be copied.
-pub fn give(data: &Path) -> io::Result<()> {
+pub fn give(data: &Path, server: &Path) -> io::Result<()> {
     static COMPILED: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compile = || {
-        let folder = binary("compiled-sdk");
-        Toolchain::prepare_with_checker(&folder, &binary("splinter-server")).ok()?;
+        let folder = server.with_file_name("compiled-sdk");
+        Toolchain::prepare_with_checker(&folder, server).ok()?;
         Some(folder.join("sdk"))
     };
     let to = FOLDER.iter().fold(data.to_owned(), |path, part| path.join(part));

@@ -306,9 +306,9 @@ fn free_address(cores: usize) -> io::Result<SocketAddr> {
 fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Result<(Child, SocketAddr)> {
     let ready = directory.join("ready");
     let _ = fs::remove_file(&ready);
-    compiled_sdk::give(directory)?;
     let log = File::options().create(true).append(true).open(directory.join(LOG))?;
     let server = binary("splinter-server");
+    compiled_sdk::give(directory, &server)?;
     let elsewhere = Elsewhere::given();
     let wrapper =
         elsewhere.map_or_else(|| settings.wrapper.clone(), |there| there.wrapper(&settings.wrapper));
