@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use client::{
-    Durability, MigrationEntry, MigrationMode, MigrationPhase, MigrationWait, PlanProgress, Status,
-    TableOptions, TabletEntry,
+    Durability, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
+    PlanProgress, Status, TableOptions, TabletEntry,
 };
 use tests::cluster::Cluster;
 use tests::patience::{answered, comes};
@@ -189,18 +190,24 @@ fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
 
 #[test]
 fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_ends_with_others() {
-    let mut cluster = QueueCluster::start(3, 200);
+    let mut cluster = QueueCluster::start(3, 400);
     let own = cluster.tablets_of(0);
     let mut next = own.iter();
+    let mut admin = cluster.server(0).admin();
     // The slots of the source, held by moves whose target does not go on.
     let held = comes("two moves in the middle", || {
         let held = [(); 2].map(|()| cluster.ask(0, next.next().expect("some are left"), 1).id);
-        comes("two moves with slots", || {
-            let awaited = held.map(|id| cluster.awaited(0, id));
-            let has_slot =
-                |it: &Option<_>| !matches!(it, Some((MigrationWait::Slot | MigrationWait::Peer, _)));
-            awaited.iter().all(has_slot).then_some(())
-        });
+        // By one connection and without a rest: they have slots for some milliseconds.
+        let has_slot = |progress: &&MigrationProgress| {
+            let is_waiting = matches!(progress.awaited, MigrationWait::Slot | MigrationWait::Peer);
+            held.contains(&progress.migration.id) && !progress.is_over && !is_waiting
+        };
+        let until = Instant::now() + Duration::from_millis(500);
+        let mut both_have = || {
+            let all = answered("the progress", || admin.migration_progress());
+            all.iter().filter(has_slot).count() == held.len()
+        };
+        while !both_have() && Instant::now() < until {}
         cluster.server(1).pause(true);
         // Both are there and have slots, or it was too late or too early.
         let has_slot = |id| {
