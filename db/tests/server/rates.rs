@@ -13,6 +13,14 @@ fn limit(site: &Site, tenant: &str, per_second: Option<u64>) {
     site.limit(tenant, "operations_per_second", per_second);
 }
 
+/// A client of ann's that waits for answers no longer than this.
+fn impatient(site: &Site, secret: &str, call_timeout_us: u64) -> Client {
+    let config = RequesterConfig { call_timeout_us, ..RequesterConfig::default() };
+    let mut ann = Client::open(site, "ann", secret).expect("the right secret");
+    ann.requester = Requester::new(ann.opened.token, ann.opened.next_sequence, ann.opened.credits, config);
+    ann
+}
+
 /// Gets of a key, all outstanding at once; how each ended.
 fn gets(client: &mut Client, table: u32, count: u64) -> Vec<Result<Status, CompletionError>> {
     for tag in 0..count {
@@ -53,10 +61,7 @@ fn what_is_held_off_until_its_deadline_says_why() {
     limit(&site, "ann", Some(1));
     // On a machine so slow that nothing is answered by then, with more time; no more than what is told to them to wait.
     let says_why = |call_timeout_us| {
-        let config = RequesterConfig { call_timeout_us, ..RequesterConfig::default() };
-        let mut ann = Client::open(&site, "ann", &secret).expect("the right secret");
-        ann.requester =
-            Requester::new(ann.opened.token, ann.opened.next_sequence, ann.opened.credits, config);
+        let mut ann = impatient(&site, &secret, call_timeout_us);
         let statuses = gets(&mut ann, table, 100);
         statuses.iter().filter(|status| **status == Err(CompletionError::Throttled)).count() > 90
     };
@@ -70,9 +75,7 @@ fn each_write_of_a_commit_is_an_operation() {
     let secret = site.create_tenant("ann");
     let table = site.client("ann", &secret).create_table("t");
     limit(&site, "ann", Some(1));
-    let config = RequesterConfig { call_timeout_us: 300_000, ..RequesterConfig::default() };
-    let mut ann = Client::open(&site, "ann", &secret).expect("the right secret");
-    ann.requester = Requester::new(ann.opened.token, ann.opened.next_sequence, ann.opened.credits, config);
+    let mut ann = impatient(&site, &secret, 300_000);
     let keys: Vec<[u8; 1]> = (0..60).map(|key| [key]).collect();
     let write = |key| CommitWrite { table, key, value: Some(b"value"), ttl_ms: None };
     let writes: Vec<CommitWrite<'_>> = keys.iter().map(|key| write(key)).collect();
