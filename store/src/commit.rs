@@ -247,7 +247,8 @@ impl Pinned<'_> {
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
     ) -> Result<u64, Uncommitted> {
-        let Scratch { staged, superseded, locks, inserts, growths, order, entering, entered, .. } = scratch;
+        let Scratch { staged, superseded, locks, inserts, growths, order, entering, entered, walked, .. } =
+            scratch;
         let place = |at: usize| match reads.get(at) {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
@@ -259,6 +260,8 @@ impl Pinned<'_> {
         growths.reserve(writes.len());
         entering.clear();
         entering.reserve(writes.len());
+        walked.clear();
+        walked.reserve(ranges.len());
         let set = LockSet::lock(&self.pin, locks, most, place);
         let mut set = set.map_err(|Busy| WriteError::Retry { after_us: RETRY_AFTER_US })?;
         if set.is_incomplete() {
@@ -304,7 +307,7 @@ impl Pinned<'_> {
         if writes.len() > 1 || !ranges.is_empty() {
             (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
         }
-        self.check_ranges((reads, ranges), writes, (entering, order))?;
+        self.check_ranges((reads, ranges), writes, (entering, order), walked)?;
         if let Some(writing) = &writing {
             self.advance_all(writing, writes, version);
         }

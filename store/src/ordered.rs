@@ -44,6 +44,9 @@ use crate::sync::{AtomicU64, Backoff, Busy, Exclusive, Ordering};
 /// by a short scan that ends before.
 const ASK_AHEAD_KEYS: usize = 24;
 
+/// An odd number without a pattern in its bits: 2^64 divided by the golden ratio.
+const LEAF_HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The range and direction of a scan.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeyRange<'r> {
@@ -301,11 +304,36 @@ pub(crate) struct Walk<'p, 'r> {
     leaf: Option<&'p Node>,
     /// Forward: the next key. Backward: one more than it.
     at: usize,
+    leaves: Leaves,
+}
+
+/// The leaves that a walk has entered.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Leaves {
+    pub(crate) count: usize,
+    /// A hash of their addresses in order. None is used again while the walk's pin lasts.
+    addresses: u64,
+}
+
+impl Leaves {
+    fn add(&mut self, leaf: &Node) {
+        self.count += 1;
+        let address = std::ptr::from_ref(leaf).addr() as u64;
+        self.addresses = (self.addresses.rotate_left(5) ^ address).wrapping_mul(LEAF_HASH_FACTOR);
+    }
 }
 
 impl<'p, 'r> Walk<'p, 'r> {
     fn new(keys: &'p OrderedKeys, pin: &'p EpochPin<'p>, range: KeyRange<'r>) -> Walk<'p, 'r> {
-        let mut walk = Walk { pin, range, path: [(None, 0); ORDERED_DEPTH_MAX], depth: 0, leaf: None, at: 0 };
+        let mut walk = Walk {
+            pin,
+            range,
+            path: [(None, 0); ORDERED_DEPTH_MAX],
+            depth: 0,
+            leaf: None,
+            at: 0,
+            leaves: Leaves::default(),
+        };
         let is_before = |key: &[u8]| match range.reverse {
             false => range.is_below(key),
             true => !range.is_above(key),
@@ -333,6 +361,7 @@ impl<'p, 'r> Walk<'p, 'r> {
     /// Enters a leaf: prefetches its keys, and the node of the next leaf.
     fn enter(&mut self, leaf: &'p Node) {
         self.leaf = Some(leaf);
+        self.leaves.add(leaf);
         if let Some(next) = self.next_leaf() {
             prefetch_value(next);
         }
@@ -357,6 +386,21 @@ impl<'p, 'r> Walk<'p, 'r> {
     #[inline]
     fn left(&self, leaf: &Node) -> usize {
         if self.range.reverse { self.at } else { leaf.keys.len().saturating_sub(self.at) }
+    }
+
+    /// Returns the leaves entered so far.
+    pub(crate) fn leaves(&self) -> Leaves {
+        self.leaves
+    }
+
+    /// Enters leaves without a look at their keys, until there are as many as another walk over the range has entered.
+    /// Returns whether they are the same. Then the tree had all of them at once, at some moment between the end of that walk and
+    /// the beginning of this one: a leaf never changes, and one that was replaced does not come back.
+    pub(crate) fn repeats(mut self, other: Leaves) -> bool {
+        while self.leaves.count < other.count && self.leaf.is_some() {
+            self.turn_over();
+        }
+        self.leaves == other
     }
 
     /// Returns the next key of the range.

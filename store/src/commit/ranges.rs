@@ -4,12 +4,17 @@
 //! the commit inserts have entered the trees before that and can be found afterwards, so of two commits that insert
 //! into each other's scanned range at least one sees the other's key. A key that another writer is just inserting or
 //! removing may be taken for one that has appeared: the commit is refused, and its caller may try again.
+//!
+//! All ranges must have been so at one moment. While a walk is under way, a key may appear behind it and another one, which was
+//! there before, disappear ahead of it, so that the walk meets neither: a state that never was. So what took more than one leaf
+//! is walked through a second time, from leaf to leaf, and stands only if these are still the same.
 
 use std::ops::Range;
 
 use crate::commit::{ReadCheck, Write};
 use crate::error::CommitError;
-use crate::ordered::KeyRange;
+use crate::limits::RANGE_WALKS_MAX;
+use crate::ordered::{KeyRange, Leaves};
 use crate::store::core::Pinned;
 use crate::sync::{Ordering, fence};
 use crate::table::Table;
@@ -35,6 +40,7 @@ impl Pinned<'_> {
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
         (entering, order): (&[u32], &[u32]),
+        walked: &mut Vec<Leaves>,
     ) -> Result<(), CommitError> {
         if ranges.is_empty() {
             return Ok(());
@@ -51,30 +57,51 @@ impl Pinned<'_> {
                 entering.binary_search(at).is_ok() && std::ptr::eq(write.table, table) && write.key == key
             })
         };
-        let changed = ranges.iter().position(|check| !self.stands(check, reads, is_own));
-        changed.map_or(Ok(()), |range| Err(CommitError::Conflict { read: reads.len() + range }))
+        let conflict = |range: usize| CommitError::Conflict { read: reads.len() + range };
+        let mut moved = 0;
+        for _ in 0..RANGE_WALKS_MAX {
+            walked.clear();
+            for (at, check) in ranges.iter().enumerate() {
+                walked.push(self.walk_through(check, reads, is_own).ok_or(conflict(at))?);
+            }
+            if let [Leaves { count: 1, .. }] = walked[..] {
+                return Ok(());
+            }
+            let mut pairs = ranges.iter().zip(&*walked);
+            match pairs.position(|(check, &leaves)| !self.repeats(check, leaves)) {
+                None => return Ok(()),
+                Some(at) => moved = at,
+            }
+        }
+        Err(conflict(moved))
     }
 
-    /// Returns whether a range has no keys except those of its reads and those that the commit itself inserts.
-    fn stands(
+    /// Returns whether the keys of a range are in the leaves in which a walk has met them.
+    fn repeats(&self, check: &RangeCheck<'_>, leaves: Leaves) -> bool {
+        let keys = check.table.ordered.as_ref();
+        keys.is_some_and(|keys| keys.walk(&self.pin, check.range).repeats(leaves))
+    }
+
+    /// Returns the leaves of a range, if it has no keys except those of its reads and those that the commit itself inserts.
+    fn walk_through(
         &self,
         check: &RangeCheck<'_>,
         reads: &[ReadCheck<'_>],
         is_own: impl Fn(&Table, &[u8]) -> bool,
-    ) -> bool {
-        let Some(keys) = &check.table.ordered else { return false };
+    ) -> Option<Leaves> {
+        let keys = check.table.ordered.as_ref()?;
         let comes_before = |left: &[u8], right: &[u8]| (left < right) != check.range.reverse && left != right;
         let mut met = reads[check.reads.clone()].iter().map(|read| read.key).peekable();
         let mut walk = keys.walk(&self.pin, check.range);
         while let Some(key) = walk.next() {
             if check.until.is_some_and(|until| comes_before(until, key)) {
-                return true;
+                break;
             }
             while met.next_if(|met| comes_before(met, key)).is_some() {}
             if met.next_if_eq(&key).is_none() && !is_own(check.table, key) {
-                return false;
+                return None;
             }
         }
-        true
+        Some(walk.leaves())
     }
 }

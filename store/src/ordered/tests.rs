@@ -207,6 +207,73 @@ fn bounds_that_leave_nothing_find_nothing() {
     }
 }
 
+#[test]
+fn leaves_that_change_after_a_walk_are_not_repeated() {
+    let (world, mut garbage) = (World::new(1), NodeGarbage::default());
+    let local = world.local(0);
+    (0..1000_u64).for_each(|number| world.insert(&local, &number.to_be_bytes(), &mut garbage));
+    let (first, last) = (100_u64.to_be_bytes(), 900_u64.to_be_bytes());
+    for reverse in [false, true] {
+        let range = KeyRange { from: &first, to: Some(&last), reverse, ..KeyRange::default() };
+        let pin = local.pin();
+        let leaves = || {
+            let mut walk = world.keys.walk(&pin, range);
+            while walk.next().is_some() {}
+            walk.leaves()
+        };
+        let repeats = |leaves| world.keys.walk(&pin, range).repeats(leaves);
+        let before = leaves();
+        assert!(before.count > 2 && repeats(before));
+        for (number, is_outside) in [(5_u64, true), (995, true), (500, false)] {
+            let mut key = number.to_be_bytes().to_vec();
+            key.push(0);
+            let before = leaves();
+            world.insert(&local, &key, &mut garbage);
+            assert_eq!(repeats(before), is_outside, "{number} {reverse}");
+            let between = leaves();
+            world.remove(&local, &key, &mut garbage);
+            assert_eq!(repeats(between), is_outside, "{number} {reverse}");
+            assert_eq!(repeats(before), is_outside, "the same keys, but not all the time");
+        }
+    }
+}
+
+/// One of two keys, far from each other, is always there. A walk alone may meet neither.
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn what_two_walks_meet_in_the_same_leaves_was_there_at_one_moment() {
+    const KEYS: u64 = 2000;
+    let (world, stop) = (World::new(2), AtomicBool::new(false));
+    let ends = [0_u64, KEYS - 1].map(u64::to_be_bytes);
+    for number in 0..KEYS - 1 {
+        world.insert(&world.local(0), &number.to_be_bytes(), &mut NodeGarbage::default());
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (local, mut garbage) = (world.local(1), NodeGarbage::default());
+            for turn in (0..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                world.insert(&local, &ends[(turn + 1) % 2], &mut garbage);
+                world.remove(&local, &ends[turn % 2], &mut garbage);
+            }
+        });
+        let (local, range) = (world.local(0), KeyRange::default());
+        let (mut confirmed, mut torn) = (0, 0);
+        for _ in 0..budget(20_000) {
+            let pin = local.pin();
+            let (mut walk, mut has_end) = (world.keys.walk(&pin, range), false);
+            while let Some(key) = walk.next() {
+                has_end |= ends.iter().any(|end| end == key);
+            }
+            if world.keys.walk(&pin, range).repeats(walk.leaves()) {
+                confirmed += 1;
+                torn += usize::from(!has_end);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(confirmed > 0 && torn == 0, "{torn} of {confirmed}: one of the two is always there");
+    });
+}
+
 /// Writers fill and empty ranges of a key space in which some keys always stay.
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]

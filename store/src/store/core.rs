@@ -19,7 +19,7 @@ use crate::limits::{GROWTH_KEY_BYTES, RETRY_AFTER_US};
 use crate::lock_set::LockMemory;
 use crate::log::{Head, Role, Staged};
 use crate::object::Object;
-use crate::ordered::{Entered, NodeGarbage};
+use crate::ordered::{Entered, Leaves, NodeGarbage};
 use crate::store::Store;
 use crate::sync::Ordering;
 use crate::table::{SYNCED, Table, WRITTEN};
@@ -72,6 +72,8 @@ pub(crate) struct Scratch {
     pub(crate) entering: Vec<u32>,
     /// Proofs that writes of a commit have entered their keys into the trees of their tables.
     pub(crate) entered: Vec<Option<Entered>>,
+    /// The leaves of each range of a commit.
+    pub(crate) walked: Vec<Leaves>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
     /// Tags and locations of a bucket.
