@@ -6,7 +6,7 @@
 //!     access            the reach of a running invocation: tables, write set, usage
 //!     allowance         its limits, taken from its tenant's account
 //!     host              the calls from a native extension into the server, its allocator, the exit from a panic
-//!     imports           the same calls from a module, over its linear memory
+//!                       (those of a module: crate guest's border, over the same access)
 //!     module_call       an instance of a module for an invocation; instances: those that a worker keeps
 //!     invocation_memory its memory
 //!   version_metrics     outcomes and run times of a version's invocations                      both
@@ -20,11 +20,9 @@
 pub mod access;
 pub mod allowance;
 pub mod host;
-mod imports;
 mod instances;
 pub mod invocation;
 pub mod invocation_memory;
-mod linear;
 pub mod log;
 mod module_call;
 pub mod native;

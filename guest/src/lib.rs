@@ -19,6 +19,7 @@
 //! connect them.
 
 pub mod arena;
+pub mod border;
 pub mod cycles;
 pub mod fault;
 pub mod heartbeat;

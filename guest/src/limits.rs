@@ -59,6 +59,33 @@ pub const MODULE_GUARD_BELOW_BYTES: usize = 64 << 10;
 /// Elements of a module's table of functions: as many as a module of the largest size could name.
 pub const MODULE_TABLE_ELEMENTS: usize = 1 << 16;
 
+/// Bytes that one invocation may allocate.
+pub const ARENA_BYTES: usize = 1 << 20;
+
+/// Bytes that host calls may copy into the linear memory of one invocation. A native extension reads them in place,
+/// without this limit.
+pub const LENT_BYTES: usize = 4 << 20;
+
+/// Bytes that a host call copies into linear memory before the invocation may be parked: some 10 us.
+pub const LENT_BYTES_AT_ONCE: usize = 64 << 10;
+
+/// Keys that one host call reads: twice the number that the SDK sends at once.
+pub const GET_MANY_KEYS_MAX: usize = 64;
+
+/// Objects that one host call of a scan returns.
+pub const SCAN_ENTRIES_MAX: usize = 64;
+
+/// Objects that one host call of an enumeration returns: the capacity of the SDK. They lie on the function's stack
+/// while they are checked.
+pub const ENUMERATION_ENTRIES_MAX: usize = 32;
+
+/// Bytes before an invocation's reply, so that a message head can be added without moving it.
+pub const REPLY_HEAD_BYTES: usize = 16;
+
+/// Bytes of each part of a slot's memory that stay mapped: returning pages and touching them again costs more than
+/// most invocations.
+pub const MEMORY_PART_BYTES_KEPT: usize = 64 << 10;
+
 const _: () =
     assert!(MODULE_MEMORY_BYTES.is_multiple_of(64 << 10) && MODULE_GUARD_BYTES.is_multiple_of(4096));
 const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));

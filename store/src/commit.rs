@@ -247,21 +247,14 @@ impl Pinned<'_> {
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
     ) -> Result<u64, Uncommitted> {
+        let most = reads.len() + writes.len();
+        scratch.make_room(most, ranges.len(), writes.len());
         let Scratch { staged, superseded, locks, inserts, growths, order, entering, entered, walked, .. } =
             scratch;
         let place = |at: usize| match reads.get(at) {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
         };
-        let most = reads.len() + writes.len();
-        inserts.clear();
-        inserts.reserve(most);
-        growths.clear();
-        growths.reserve(writes.len());
-        entering.clear();
-        entering.reserve(writes.len());
-        walked.clear();
-        walked.reserve(ranges.len());
         let set = LockSet::lock(&self.pin, locks, most, place);
         let mut set = set.map_err(|Busy| WriteError::Retry { after_us: RETRY_AFTER_US })?;
         if set.is_incomplete() {
@@ -465,6 +458,18 @@ fn hold_against_quotas(growths: &[(usize, u64, u64)], writes: &[Write<'_>]) -> R
 }
 
 impl Scratch {
+    /// Empties what a commit fills under its locks, and reserves room for it.
+    fn make_room(&mut self, keys: usize, ranges: usize, writes: usize) {
+        self.inserts.clear();
+        self.inserts.reserve(keys);
+        self.growths.clear();
+        self.growths.reserve(writes);
+        self.entering.clear();
+        self.entering.reserve(writes);
+        self.walked.clear();
+        self.walked.reserve(ranges);
+    }
+
     /// Marks the writes that a later write of the same key supersedes.
     fn find_superseded(&mut self, writes: &[Write<'_>]) {
         self.superseded.clear();

@@ -14,18 +14,18 @@ use std::ffi::c_void;
 use std::ptr;
 use std::slice;
 
+use guest::border::{CallKind, KIND_OUT_OF_MEMORY};
 use guest::cycles;
 use guest::running::{self, host_call};
 use guest::stack::Cause;
-use sandstorm::Error;
 use sandstorm::abi::{
     Code, Host, OK, PENDING, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
     RawRange, RawRecord, RawScanned, RawSlice, Services,
 };
-use store::{Condition, KeyRange};
+use sandstorm::{Condition, Error};
+use store::KeyRange;
 
 use super::access::Access;
-use super::trace::CallKind;
 
 /// The host table of ordinary invocations.
 pub static HOST: Host = table_of_calls::<ORDINARY>();
@@ -185,9 +185,9 @@ unsafe extern "C" fn put<const MODE: u8>(
     // SAFETY: the SDK lends key and value for the call.
     unsafe {
         with_code::<MODE>(CallKind::Put, |access| {
-            let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
+            let Some(condition) = Condition::from_raw(condition) else { return Error::BadArguments.code() };
             let value = Some((value.as_slice(), ttl_ms));
-            let answer = access.write(table, key.as_slice(), value, condition);
+            let answer = access.write(table, key.as_slice(), value, condition_of(condition));
             access.code_of(answer)
         })
     }
@@ -203,8 +203,8 @@ unsafe extern "C" fn delete<const MODE: u8>(
     // SAFETY: the SDK lends the key for the call.
     unsafe {
         with_code::<MODE>(CallKind::Delete, |access| {
-            let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
-            let answer = access.write(table, key.as_slice(), None, condition);
+            let Some(condition) = Condition::from_raw(condition) else { return Error::BadArguments.code() };
+            let answer = access.write(table, key.as_slice(), None, condition_of(condition));
             access.code_of(answer)
         })
     }
@@ -298,20 +298,17 @@ pub(super) unsafe fn range_of<'r>(raw: &RawRange) -> KeyRange<'r> {
     }
 }
 
-pub(super) fn condition_of(raw: RawCondition) -> Option<Condition> {
-    sandstorm::Condition::from_raw(raw).map(|condition| match condition {
-        sandstorm::Condition::Always => Condition::Always,
-        sandstorm::Condition::Absent => Condition::Absent,
-        sandstorm::Condition::Present => Condition::Present,
-        sandstorm::Condition::Version(version) => Condition::Version(version),
-    })
+pub(super) fn condition_of(condition: Condition) -> store::Condition {
+    match condition {
+        Condition::Always => store::Condition::Always,
+        Condition::Absent => store::Condition::Absent,
+        Condition::Present => store::Condition::Present,
+        Condition::Version(version) => store::Condition::Version(version),
+    }
 }
 
 /// The table that an artefact gets when it is opened.
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
-
-/// The `kind` of [`abandon`] for out of memory.
-pub(super) const KIND_OUT_OF_MEMORY: u32 = 1;
 
 unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {
     // SAFETY: the arena of the running invocation, which nothing else uses while this runs.

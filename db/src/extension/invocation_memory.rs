@@ -21,8 +21,7 @@ use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
 use crate::limits::{ARENA_BYTES, MEMORY_PART_BYTES_KEPT, TRANSACTION_BYTES};
 
-/// Bytes before the reply, so that a message head can be added without moving it.
-pub const REPLY_HEAD_BYTES: usize = 16;
+pub use guest::limits::REPLY_HEAD_BYTES;
 
 const SKEWS: usize = PAGE_BYTES / SKEW_BYTES;
 const SKEW_BYTES: usize = 64;

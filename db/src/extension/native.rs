@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
-use guest::wasm::{Code as ModuleCode, LoadError as ModuleError};
+use guest::border::{self, HEAP_BASE_MAX};
+use guest::wasm::{Code as ModuleCode, Import, LoadError as ModuleError};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use sandstorm::abi::wasm32::ENTRY_PREFIX;
 use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 
+use super::access::Access;
 use super::host::SERVICES;
-use super::imports::IMPORTS;
-use super::module_call::HEAP_BASE_MAX;
 use super::{CallMode, Function, Provenance};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
@@ -27,6 +27,9 @@ pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
 
 /// The beginning of every reason why there is no module; the client and its users know it.
 const UNAVAILABLE: &str = "wasm unavailable: ";
+
+/// What the module of an extension may import.
+pub(super) static IMPORTS: [Import; 12] = border::imports::<Access>();
 
 /// The maximum number of functions in one artefact.
 const FUNCTIONS_MAX: u32 = 4096;
@@ -177,7 +180,7 @@ impl Library {
     /// As for [`Library::with_module`].
     unsafe fn load_module(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
         // SAFETY: as the caller promises.
-        let code = unsafe { ModuleCode::load(bytes, IMPORTS) }.map_err(LoadError::Module)?;
+        let code = unsafe { ModuleCode::load(bytes, &IMPORTS) }.map_err(LoadError::Module)?;
         if code.heap_base() as usize > HEAP_BASE_MAX {
             return Err(LoadError::Malformed);
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use recorder::{CALL_KINDS, CallKind, Calls, Poll, PollEnd, Recorder, Recording};
+pub use recorder::{CALL_KINDS, Calls, Poll, PollEnd, Recorder, Recording};
 
 use guest::cycles;
 

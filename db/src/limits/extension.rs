@@ -3,23 +3,17 @@
 //! The defaults of a tenant's limits are here too; `splinter tenant limits` changes them within these bounds.
 
 use guest::limits::WATCHDOG_LOOK_MS;
+pub use guest::limits::{
+    ARENA_BYTES, ENUMERATION_ENTRIES_MAX, GET_MANY_KEYS_MAX, LENT_BYTES, MEMORY_PART_BYTES_KEPT,
+    SCAN_ENTRIES_MAX,
+};
 
 use super::STORED_REPLY_BYTES_MAX;
 
 // ---- Extensions: one invocation --------------------------------------------------------------------------
 
-/// Bytes that one invocation may allocate.
-pub const ARENA_BYTES: usize = 1 << 20;
-
 /// Bytes of keys and values that one invocation may write before they are applied.
 pub const TRANSACTION_BYTES: usize = 4 << 20;
-
-/// Bytes that host calls may copy into the linear memory of one invocation. A native extension reads them in place,
-/// without this limit.
-pub const LENT_BYTES: usize = 4 << 20;
-
-/// Bytes that a host call copies into linear memory before the invocation may be parked: some 10 us.
-pub const LENT_BYTES_AT_ONCE: usize = 64 << 10;
 
 /// Objects that one invocation may write: together with its reads, the maximum of one commit of the store.
 pub const TRANSACTION_WRITES_MAX: usize = 1024;
@@ -38,16 +32,6 @@ pub const TRANSACTION_WRITES_KEPT: usize = 64;
 
 /// Objects that one invocation may read by any call.
 pub const INVOCATION_READS_MAX: u32 = 1 << 20;
-
-/// Keys that one host call reads: twice the number that the SDK sends at once.
-pub const GET_MANY_KEYS_MAX: usize = 64;
-
-/// Objects that one host call of a scan returns.
-pub const SCAN_ENTRIES_MAX: usize = 64;
-
-/// Objects that one host call of an enumeration returns: the capacity of the SDK. They lie on the function's stack
-/// while they are checked.
-pub const ENUMERATION_ENTRIES_MAX: usize = 32;
 
 /// Keys that one call of a scan examines, including those without an object: expired keys may remain for a while, and
 /// a host call cannot be interrupted.
@@ -159,10 +143,6 @@ pub const INVOCATION_BYTES_PER_WORKER: usize = 512 << 20;
 
 /// Slots that a worker keeps for later invocations; more are unmapped when they become free.
 pub const SLOTS_KEPT_PER_WORKER: usize = 1024;
-
-/// Bytes of each part of a slot's memory that stay mapped: returning pages and touching them again costs more than
-/// most invocations.
-pub const MEMORY_PART_BYTES_KEPT: usize = 64 << 10;
 
 /// Bytes that stay mapped in all slots of a worker: 16 pages for each slot that it keeps, where most need four. Beyond
 /// it the least recently used slots return theirs.

@@ -80,7 +80,7 @@ pub const CRATES: &[Crate] = &[
             "tracing",
         ],
     },
-    Crate { name: "guest", ours: &[], outside: &["libc", "tracing", "wasmtime"] },
+    Crate { name: "guest", ours: &["wire", "sandstorm"], outside: &["libc", "tracing", "wasmtime"] },
     Crate {
         name: "db",
         ours: &["control", "wire", "net", "store", "disk", "sandstorm", "builder", "cluster", "guest"],

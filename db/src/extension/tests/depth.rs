@@ -3,6 +3,7 @@
 use std::mem;
 use std::ptr;
 
+use guest::border::LentPart;
 use guest::limits::{HOST_CALL_STACK_BYTES, MODULE_MEMORY_BYTES};
 use guest::running;
 use guest::wasm::{Import, Memory, Value};
@@ -13,8 +14,8 @@ use wire::Status;
 
 use super::world::{ORDERED, TABLE, World, function};
 use crate::extension::CallMode;
-use crate::extension::access::{Access, LentPart};
-use crate::extension::imports::IMPORTS;
+use crate::extension::access::Access;
+use crate::extension::native::IMPORTS;
 use crate::limits::{ENUMERATION_ENTRIES_MAX, GET_MANY_KEYS_MAX, SCAN_ENTRIES_MAX};
 
 const PAINT: u64 = 0x5a5a_a5a5_5a5a_a5a5;

@@ -7,37 +7,13 @@
 //! ```
 //! Times are cycles since its arrival. Polls beyond [`TRACE_POLLS_MAX`] are added to the last entry.
 
+use guest::border::CallKind;
 use guest::cycles;
 use wire::Status;
 
 use crate::limits::{TRACE_POLLS_MAX, TRACE_REST_US};
 
-/// The kinds of host calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallKind {
-    /// Reads an object.
-    Get,
-    /// Reads several objects.
-    GetMany,
-    /// Reads a range.
-    Scan,
-    /// Reads a page of a table.
-    Enumerate,
-    /// Writes an object.
-    Put,
-    /// Deletes an object.
-    Delete,
-    /// Adds to a number.
-    Increment,
-    /// Finds a table.
-    Table,
-    /// Writes a log line.
-    Log,
-    /// Asks for the time.
-    Now,
-}
-
-/// The names of the host calls, in the order of their numbers.
+/// The names of the host calls, in the order of [`CallKind`].
 pub const CALL_KINDS: [&str; 10] =
     ["get", "get_many", "scan", "enumerate", "put", "delete", "increment", "table", "log", "now_ms"];
 

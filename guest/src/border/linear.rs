@@ -8,9 +8,10 @@
 //! Slices of linear memory are used within one host call, during which the module does not run. Results are written
 //! after the last of them was used, so ranges that overlap harm the module alone.
 
-use guest::stack::Cause;
-use guest::wasm::Memory;
 use sandstorm::abi::RawSlice;
+
+use crate::stack::Cause;
+use crate::wasm::Memory;
 
 /// A range that is not within the memory.
 const OUTSIDE: Cause = Cause::WrongCode;
@@ -94,9 +95,8 @@ impl LinearMemory {
 
 #[cfg(test)]
 mod tests {
-    use guest::stack::Cause;
-
     use super::LinearMemory;
+    use crate::stack::Cause;
 
     #[test]
     fn ranges_that_leave_the_memory_or_wrap_are_refused() {

@@ -6,15 +6,15 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use guest::running;
-use guest::stack::Cause;
 use sandstorm::Error;
 use sandstorm::abi::wasm32::{record, slice};
 use sandstorm::abi::{RawRecord, RawSlice};
 
-use crate::extension::access::Access;
-use crate::extension::linear::LinearMemory;
+use super::Host;
+use super::linear::LinearMemory;
 use crate::limits::LENT_BYTES_AT_ONCE;
+use crate::running;
+use crate::stack::Cause;
 
 /// The alignment of each copy.
 pub(super) const ALIGN: usize = 8;
@@ -24,8 +24,12 @@ pub(super) const ALIGN: usize = 8;
 /// # Errors
 /// `LimitExceeded` when the invocation has no more left.
 #[inline]
-pub(super) fn lend(access: &mut Access, bytes: usize) -> Result<u32, Error> {
-    access.lend(bytes.next_multiple_of(ALIGN))
+pub(super) fn lend(host: &mut impl Host, bytes: usize) -> Result<u32, Error> {
+    let bytes = bytes.next_multiple_of(ALIGN);
+    match host.lent().take(bytes) {
+        Some(at) => Ok(at),
+        None => Err(host.lent_too_much(bytes)),
+    }
 }
 
 /// Returns the bytes that copies of all slices take.

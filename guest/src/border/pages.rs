@@ -6,39 +6,36 @@
 
 use std::mem::MaybeUninit;
 
-use guest::stack::Cause;
-use guest::wasm::{Memory, Value};
 use sandstorm::abi::wasm32::{entry, listed, range, scanned};
 use sandstorm::abi::{CURSOR_BYTES_MAX, OK, RawEntry, RawListed, RawRange, RawScanned, RawSlice};
 
 use super::lending::{self, copy_in_steps, slice_bytes};
-use super::{with_code, words};
-use crate::extension::access::Access;
-use crate::extension::host::range_of;
-use crate::extension::linear::LinearMemory;
-use crate::extension::trace::CallKind;
+use super::linear::LinearMemory;
+use super::{CallKind, Host, with_code, words};
 use crate::limits::{ENUMERATION_ENTRIES_MAX, SCAN_ENTRIES_MAX};
+use crate::stack::Cause;
+use crate::wasm::{Memory, Value};
 
 /// `scan(ticket, table, range, entries, capacity, scanned)`
-pub(super) unsafe fn scan(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
-    let [_, table, range_at, entries_at, capacity, scanned_at] = words(values);
+pub(super) unsafe fn scan<H: Host>(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
+    let [ticket_at, table, range_at, entries_at, capacity, scanned_at] = words(values);
     let memory = LinearMemory::of(memory);
     let mut entries = [const { MaybeUninit::<RawEntry>::uninit() }; SCAN_ENTRIES_MAX];
     let mut lent = None;
-    let read = |access: &mut Access| {
+    let read = |host: &mut H, ticket: &mut u64| {
         memory.address(scanned_at, scanned::BYTES)?;
         let bounds = raw_range(memory, range_at)?;
         let place = (entries.as_mut_ptr().cast(), (capacity as usize).min(SCAN_ENTRIES_MAX));
         // SAFETY: the bounds lie within the memory and are used before anything is written; there is room for that
         // many entries.
-        let answer = unsafe { access.scan(table, range_of(&bounds), place) };
+        let answer = unsafe { host.scan(ticket, table, &bounds, place) };
         let RawScanned { count, last, ended, .. } = match answer {
             Ok(far) => far,
-            Err(error) => return Ok(error.code()),
+            Err(code) => return Ok(code),
         };
         // SAFETY: a successful call has written as many entries as it counted.
         let found = unsafe { entries[..count].assume_init_ref() };
-        let page = match lend_page(access, memory, scanned_at + scanned::PAGE as u32, slices(last, found))? {
+        let page = match lend_page(host, memory, scanned_at + scanned::PAGE as u32, slices(last, found))? {
             Ok(page) => page,
             Err(code) => return Ok(code),
         };
@@ -57,12 +54,11 @@ pub(super) unsafe fn scan(memory: &Memory, values: &mut [Value]) -> Result<(), C
         Ok(OK)
     };
     // SAFETY: an import of the module that runs.
-    let code = unsafe { with_code(CallKind::Scan, read) }?;
+    let code = unsafe { with_code(CallKind::Scan, (memory, ticket_at), read) }?;
     if let Some((lent, count)) = lent {
         // SAFETY: written above, as many as were counted.
         let found = unsafe { entries[..count].assume_init_ref() };
-        // SAFETY: keys and values lie where the store or the invocation keeps them; the pin keeps them also while it
-        // is parked.
+        // SAFETY: keys and values stay readable, also while the invocation is parked.
         unsafe { copy_in_steps(memory, lent, keys_and_values(found)) }?;
     }
     values[0].set_u64(code);
@@ -70,25 +66,25 @@ pub(super) unsafe fn scan(memory: &Memory, values: &mut [Value]) -> Result<(), C
 }
 
 /// `enumerate(ticket, table, cursor, cursor_bytes, entries, capacity, listed)`
-pub(super) unsafe fn enumerate(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
-    let [_, table, cursor, cursor_bytes, entries_at, capacity, listed_at] = words(values);
+pub(super) unsafe fn enumerate<H: Host>(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
+    let [ticket_at, table, cursor, cursor_bytes, entries_at, capacity, listed_at] = words(values);
     let memory = LinearMemory::of(memory);
     let mut entries = [const { MaybeUninit::<RawEntry>::uninit() }; ENUMERATION_ENTRIES_MAX];
     let mut lent = None;
-    let read = |access: &mut Access| {
+    let read = |host: &mut H, ticket: &mut u64| {
         memory.address(listed_at, listed::BYTES)?;
         // SAFETY: used before anything is written.
         let cursor = unsafe { memory.slice(cursor, cursor_bytes) }?;
         let place = (entries.as_mut_ptr().cast(), (capacity as usize).min(ENUMERATION_ENTRIES_MAX));
         // SAFETY: there is room for that many entries.
-        let answer = unsafe { access.enumerate(table, cursor, place) };
+        let answer = unsafe { host.enumerate(ticket, table, cursor, place) };
         let RawListed { count, cursor_bytes, cursor, .. } = match answer {
             Ok(page) => page,
-            Err(error) => return Ok(error.code()),
+            Err(code) => return Ok(code),
         };
         // SAFETY: a successful call has written as many entries as it counted.
         let found = unsafe { entries[..count].assume_init_ref() };
-        let page = match lend_page(access, memory, listed_at + listed::PAGE as u32, keys_and_values(found))? {
+        let page = match lend_page(host, memory, listed_at + listed::PAGE as u32, keys_and_values(found))? {
             Ok(page) => page,
             Err(code) => return Ok(code),
         };
@@ -103,7 +99,7 @@ pub(super) unsafe fn enumerate(memory: &Memory, values: &mut [Value]) -> Result<
         Ok(OK)
     };
     // SAFETY: an import of the module that runs.
-    let code = unsafe { with_code(CallKind::Enumerate, read) }?;
+    let code = unsafe { with_code(CallKind::Enumerate, (memory, ticket_at), read) }?;
     if let Some((lent, count)) = lent {
         // SAFETY: written above, as many as were counted.
         let found = unsafe { entries[..count].assume_init_ref() };
@@ -132,14 +128,15 @@ fn raw_range(memory: LinearMemory, at: u32) -> Result<RawRange, Cause> {
 /// Reserves the memory of a page that holds `slices`: that of the page before, which the module passes back at `at`,
 /// if it is enough. Returns offset and bytes; the inner error is the code of a refusal.
 fn lend_page(
-    access: &mut Access,
+    host: &mut impl Host,
     memory: LinearMemory,
     at: u32,
     slices: impl Iterator<Item = RawSlice>,
 ) -> Result<Result<(u32, usize), u64>, Cause> {
     let before = memory.words::<2>(at)?;
     let bytes = lending::lent_bytes(slices);
-    Ok(access.lend_page((before[0], before[1]), bytes).map_err(|error| error.code()))
+    let page = host.lent().take_page((before[0], before[1]), bytes);
+    Ok(page.ok_or_else(|| host.lent_too_much(bytes).code()))
 }
 
 /// Returns the last key, and keys and values of the entries, in the order of their copies.
