@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! CACHE/artefacts/KEY.so     the shared object, or no file; KEY = SHA-256 over SDK hash and package
+//! CACHE/artefacts/KEY.wasm   the module as a compiler gets it, for those who run it elsewhere, or no file
 //! CACHE/artefacts/KEY.cwasm  the machine code of the module, or no file
 //! CACHE/artefacts/KEY.json   the SHA-256 of each, or why there is no module; functions, warnings, lints of the build
 //! ```
@@ -28,6 +29,8 @@ use crate::checked::Function;
 pub struct Artefact {
     /// The code.
     pub code: Code,
+    /// The module in WebAssembly's own form, wherever there is its machine code.
+    pub portable: Option<ModuleFile>,
     /// SHA-256 over SDK hash and package, in hex: the artefact's name.
     pub content_hash: String,
     /// The functions that can be invoked.
@@ -56,7 +59,7 @@ pub enum Code {
     Finished(ModuleFile),
 }
 
-/// The machine code of a module, in a file.
+/// A module in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleFile {
     /// The path of the file.
@@ -65,6 +68,12 @@ pub struct ModuleFile {
 }
 
 impl ModuleFile {
+    /// Returns the SHA-256 of the contents, in hex, as the builder wrote it.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
     /// Returns the contents of the file, read once and compared with the hash that the builder wrote for it.
     ///
     /// # Errors
@@ -104,8 +113,16 @@ impl Lints {
 
 /// The bytes of a [`Code`].
 pub(crate) enum MadeCode {
-    Source { object: Vec<u8>, module: Result<Vec<u8>, MissingModule> },
-    Finished(Vec<u8>),
+    Source { object: Vec<u8>, module: Result<ModuleCode, MissingModule> },
+    Finished(ModuleCode),
+}
+
+/// A module in both forms.
+pub(crate) struct ModuleCode {
+    /// WebAssembly, checked.
+    pub(crate) portable: Vec<u8>,
+    /// Machine code for this machine.
+    pub(crate) machine: Vec<u8>,
 }
 
 /// The reason why a source has no module.
@@ -138,6 +155,9 @@ enum Hashes {
 #[derive(Serialize, Deserialize)]
 struct Description {
     sha256: Hashes,
+    /// That of the module in WebAssembly's own form. Earlier releases did not keep it: theirs are built again.
+    #[serde(default)]
+    portable: Option<String>,
     functions: Vec<Function>,
     warnings: String,
     lints: Lints,
@@ -150,27 +170,34 @@ struct Description {
 /// make a module, 0 if none does; nothing if it does not exist undamaged.
 pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints, u32)> {
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
-    let Description { sha256, functions, warnings, lints, attempts } =
+    let Description { sha256, portable, functions, warnings, lints, attempts } =
         serde_json::from_slice(&description).ok()?;
     let code = sha256.code(folder, key);
     let object_sha256 = code.object().map(fs::read).transpose().ok()?.map(|bytes| sha256_of(&bytes));
     if object_sha256.as_ref() != sha256.object() {
         return None;
     }
+    let portable = portable.map(|sha256| ModuleFile { path: portable_path(folder, key), sha256 });
     if let Ok(module) = code.module() {
         module.read().ok()?;
+        portable.as_ref()?.read().ok()?;
     }
     let (content_hash, compile_ms, cached) = (key.into(), 0, true);
-    Some((Artefact { code, content_hash, functions, warnings, compile_ms, cached }, lints, attempts))
+    Some((
+        Artefact { code, portable, content_hash, functions, warnings, compile_ms, cached },
+        lints,
+        attempts,
+    ))
 }
 
 /// Stores an artefact under its key.
 pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
     let Made { code: made, functions, warnings, lints, attempts } = made;
     let attempts = if made.is_final() { 0 } else { attempts + 1 };
-    let sha256 = made.hashes();
+    let (sha256, portable) = (made.hashes(), made.module().map(|module| sha256_of(&module.portable)));
     let code = sha256.code(folder, key);
-    let description = Description { sha256, functions, warnings, lints, attempts };
+    let file = portable.clone().map(|sha256| ModuleFile { path: portable_path(folder, key), sha256 });
+    let description = Description { sha256, portable, functions, warnings, lints, attempts };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
     let (object, module) = match made {
@@ -180,20 +207,30 @@ pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Re
     if let Some(object) = object {
         publish(&object_path(folder, key), &object)?;
     }
-    if let Some(module) = module {
-        publish(&module_path(folder, key), &module)?;
+    if let Some(ModuleCode { portable, machine }) = module {
+        publish(&portable_path(folder, key), &portable)?;
+        publish(&module_path(folder, key), &machine)?;
     }
     publish(&folder.join(format!("{key}.json")), &text)?;
     let Description { functions, warnings, .. } = description;
-    Ok(Artefact { code, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
+    Ok(Artefact {
+        code,
+        portable: file,
+        content_hash: key.into(),
+        functions,
+        warnings,
+        compile_ms,
+        cached: false,
+    })
 }
 
 impl Artefact {
-    /// Returns the bytes of its code on disk, of both kinds.
+    /// Returns the bytes of its code on disk, of all kinds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let paths = [self.code.object(), self.code.module().ok().map(|module| &*module.path)];
-        paths.into_iter().flatten().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
+        let files = [self.code.module().ok(), self.portable.as_ref()];
+        let paths = [self.code.object()].into_iter().chain(files.map(|file| file.map(|file| &*file.path)));
+        paths.flatten().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
     }
 }
 
@@ -224,9 +261,19 @@ impl MadeCode {
         match self {
             MadeCode::Source { object, module } => Hashes::Source {
                 object: sha256_of(object),
-                module: module.as_ref().map(|code| sha256_of(code)).map_err(|missing| missing.why.clone()),
+                module: module
+                    .as_ref()
+                    .map(|module| sha256_of(&module.machine))
+                    .map_err(|missing| missing.why.clone()),
             },
-            MadeCode::Finished(module) => Hashes::Finished(sha256_of(module)),
+            MadeCode::Finished(module) => Hashes::Finished(sha256_of(&module.machine)),
+        }
+    }
+
+    fn module(&self) -> Option<&ModuleCode> {
+        match self {
+            MadeCode::Source { module, .. } => module.as_ref().ok(),
+            MadeCode::Finished(module) => Some(module),
         }
     }
 
@@ -262,11 +309,17 @@ fn object_path(folder: &Path, key: &str) -> PathBuf {
     folder.join(format!("{key}.so"))
 }
 
+fn portable_path(folder: &Path, key: &str) -> PathBuf {
+    folder.join(format!("{key}.wasm"))
+}
+
 fn module_path(folder: &Path, key: &str) -> PathBuf {
     folder.join(format!("{key}.cwasm"))
 }
 
-fn sha256_of(bytes: &[u8]) -> String {
+/// Returns the SHA-256 of bytes, in hex.
+#[must_use]
+pub fn sha256_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
@@ -305,8 +358,13 @@ mod tests {
     use super::Made;
     use super::MadeCode;
     use super::MissingModule;
+    use super::ModuleCode;
     use super::find;
     use super::store;
+
+    fn module() -> ModuleCode {
+        ModuleCode { portable: b"wasm".to_vec(), machine: b"code".to_vec() }
+    }
 
     #[test]
     fn a_damaged_artefact_is_as_good_as_none() {
@@ -319,19 +377,23 @@ mod tests {
             lints: Lints::Warn,
             attempts: 4,
         };
-        let artefact = store(folder.path(), "key", made(Ok(b"code".to_vec())), 5).unwrap();
-        assert_eq!(artefact.bytes(), 10);
+        let artefact = store(folder.path(), "key", made(Ok(module())), 5).unwrap();
+        assert_eq!(artefact.bytes(), 14);
         let (found, lints, attempts) = find(folder.path(), "key").unwrap();
         assert!(found.cached && found.code == artefact.code && lints == Lints::Warn && attempts == 0);
         assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
         let (object, code) = (artefact.code.object().unwrap(), &artefact.code.module().unwrap().path);
-        for (path, right, wrong) in [(object, "object", "objecT"), (code, "code", "c0de")] {
+        let portable = &artefact.portable.as_ref().unwrap().path;
+        assert_eq!(found.portable, artefact.portable);
+        for (path, right, wrong) in
+            [(object, "object", "objecT"), (code, "code", "c0de"), (portable, "wasm", "wa5m")]
+        {
             fs::write(path, wrong).unwrap();
             assert_eq!(find(folder.path(), "key"), None);
             fs::write(path, right).unwrap();
             assert!(find(folder.path(), "key").is_some());
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no drafts are left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no drafts are left");
         fs::remove_file(code).unwrap();
         assert_eq!(find(folder.path(), "key"), None);
         let missing = |why: &str, is_final| made(Err(MissingModule { why: why.into(), is_final }));
@@ -347,15 +409,15 @@ mod tests {
     #[test]
     fn a_finished_module_has_no_shared_object() {
         let folder = tempfile::tempdir().unwrap();
-        let code = MadeCode::Finished(b"code".to_vec());
+        let code = MadeCode::Finished(module());
         let made =
             Made { code, functions: vec![], warnings: String::new(), lints: Lints::Refuse, attempts: 0 };
         let artefact = store(folder.path(), "key", made, 5).unwrap();
-        assert_eq!((artefact.bytes(), artefact.code.object()), (4, None));
+        assert_eq!((artefact.bytes(), artefact.code.object()), (8, None));
         let found = find(folder.path(), "key").unwrap().0;
         assert_eq!(found.code, artefact.code);
         assert!(matches!(&found.code, Code::Finished(module) if module.read().unwrap() == b"code"));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
         fs::write(&artefact.code.module().unwrap().path, "c0de").unwrap();
         assert_eq!(find(folder.path(), "key"), None);
     }

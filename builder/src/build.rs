@@ -15,13 +15,14 @@ use crate::artefact::Lints;
 use crate::artefact::Made;
 use crate::artefact::MadeCode;
 use crate::artefact::MissingModule;
+use crate::artefact::ModuleCode;
 use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
 use crate::imports;
 use crate::limits;
 use crate::mir;
-use crate::sandbox::Job;
+use crate::module_compiler::machine_code;
 use crate::target::Target;
 use crate::toolchain::BuildFolders;
 use crate::toolchain::Toolchain;
@@ -66,7 +67,7 @@ impl Toolchain {
         let (code, warnings) = match package.finished() {
             None => self.make_both(&checked, lints)?,
             Some(finished) => {
-                let code = self.compile_module(&finished.module, &names_of(&checked))?;
+                let code = self.make_module_code(&finished.module, &names_of(&checked))?;
                 (MadeCode::Finished(code), String::new())
             }
         };
@@ -107,12 +108,12 @@ impl Toolchain {
     }
 
     /// Compiles a module to machine code; returns it, or the reason why it cannot be: the other form works without.
-    fn make_module(&self, checked: &Checked) -> Result<Result<Vec<u8>, MissingModule>, BuildError> {
+    fn make_module(&self, checked: &Checked) -> Result<Result<ModuleCode, MissingModule>, BuildError> {
         if let Some(why) = self.module_unavailable() {
             return Ok(Err(MissingModule { why: why.into(), is_final: true }));
         }
         let linked = self.compile(Target::Module, checked, Lints::Warn);
-        match linked.and_then(|(module, _)| self.compile_module(&module, &names_of(checked))) {
+        match linked.and_then(|(module, _)| self.make_module_code(&module, &names_of(checked))) {
             Ok(code) => Ok(Ok(code)),
             // The machine's fault, so another attempt may succeed.
             Err(
@@ -145,36 +146,17 @@ impl Toolchain {
     /// [`BuildError::ImportRefused`] with the reason when it is none that a server runs; [`BuildError::TimedOut`] when
     /// the compiler exceeds its limit; [`BuildError::Killed`] when a signal ends it; [`BuildError::ModuleUnavailable`] when this machine has not the tools.
     pub fn compile_module(&self, module: &[u8], functions: &[&str]) -> Result<Vec<u8>, BuildError> {
+        Ok(self.make_module_code(module, functions)?.machine)
+    }
+
+    fn make_module_code(&self, module: &[u8], functions: &[&str]) -> Result<ModuleCode, BuildError> {
         let compiler = match &self.module_tools {
-            Ok(tools) => tools.compiler.clone(),
+            Ok(tools) => &tools.compiler,
             Err(why) => return Err(BuildError::ModuleUnavailable { why: why.clone() }),
         };
-        let finished = self.finish_module(module, functions)?;
-        let step = "compiling the module";
-        let outcome = self.sandbox.run(Job {
-            step: step.into(),
-            program: "/box/wasmc".into(),
-            arguments: Vec::new(),
-            shown: vec![(compiler, "/box/wasmc".into())],
-            environment: Vec::new(),
-            folder: "/".into(),
-            output: None,
-            input: finished,
-            cpu_seconds: limits::MODULE_CPU_SECONDS_MAX,
-            memory_bytes: limits::MODULE_COMPILER_BYTES_MAX,
-        })?;
-        match outcome.status.code() {
-            Some(0) if outcome.printed.len() < limits::ARTEFACT_BYTES_MAX => Ok(outcome.printed),
-            Some(0) => Err(BuildError::ImportRefused {
-                what: format!(
-                    "the module's machine code has more than {} bytes: write less",
-                    limits::ARTEFACT_BYTES_MAX
-                ),
-            }),
-            _ if outcome.was_killed() => Err(outcome.killed(step)),
-            // The compiler's own refusal.
-            _ => Err(BuildError::CompilerCrashed { what: format!("{step} ended ({})", outcome.said()) }),
-        }
+        let portable = self.finish_module(module, functions)?;
+        let machine = machine_code(&self.sandbox, compiler, portable.clone())?;
+        Ok(ModuleCode { portable, machine })
     }
 
     /// Compiles and links checked sources; returns what the linker wrote, and the compiler's warnings.

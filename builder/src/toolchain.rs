@@ -39,6 +39,7 @@ use crate::sdk;
 use crate::target;
 use crate::target::Target;
 use module_tools::ModuleTools;
+pub(crate) use module_tools::find_compiler as find_module_compiler;
 
 /// The environment variable by which a stable compiler accepts `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");

@@ -4,7 +4,8 @@
 //! requests and polls their completions; the session packs requests into frames, retransmits lost ones, moves messages
 //! too large for a datagram to the stream, and executes nothing twice. [`SessionGroup`] lets many sessions of one
 //! process share a socket and its frames. `AsyncClient`, with the feature `tokio`, lets many tasks share a session.
-//! [`Local`] runs an extension's function in the client over plain gets. [`Admin`] is the operator's interface.
+//! [`Local`] runs an extension's function in the client over plain gets: one that is linked into the program or, with the feature
+//! `modules`, one that is installed at the server (`ModuleRuntime`). [`Admin`] is the operator's interface.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), splinter_client::Error> {
@@ -61,16 +62,19 @@ pub use config::{ClientConfig, Transport};
 pub use connection::server_state;
 pub use control::{
     Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ClusterStatus,
-    Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
-    FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry,
-    MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, OwnedPositions, PackageFile, Placement,
-    PlanEntry, PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry,
-    TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls,
-    TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
+    Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionModule, ExtensionResolved,
+    FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry,
+    MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, OwnedPositions,
+    PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic,
+    Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry,
+    TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word,
+    limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
+#[cfg(feature = "modules")]
+pub use local::{Module, ModuleError, ModuleRuntime};
 pub use owners::Owners;
 pub use pages::{Cursor, Listed, Page, PageSize};
 pub use session::Session;

@@ -29,4 +29,16 @@ pub(crate) const TRANSACTION_WAIT_US: u64 = 50;
 /// The same behind any, in microseconds.
 pub(crate) const TRANSACTION_WAIT_US_MAX: u64 = 10_000;
 
+/// Bytes of a module that is read from a server: its own limit.
+pub(crate) const MODULE_BYTES_MAX: u64 = 2 << 20;
+/// Processor time of a module's function after which others get their turn, in microseconds.
+#[cfg(feature = "modules")]
+pub(crate) const MODULE_SLICE_US: u64 = 1_000;
+/// Instances of modules that a thread keeps for later invocations: some tens of KiB each, and 4 GiB of addresses.
+#[cfg(feature = "modules")]
+pub(crate) const MODULE_INSTANCES_KEPT: usize = 64;
+/// Kept bytes of the text of a module's panic, as at the server.
+#[cfg(feature = "modules")]
+pub(crate) const PANIC_TEXT_BYTES_MAX: usize = 512;
+
 const _: () = assert!(RESEND_AGE_US_MAX * 6 / 5 <= wire::limits::SESSION_IDLE_MS * 1_000);

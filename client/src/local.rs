@@ -15,6 +15,10 @@
 
 mod border;
 mod host;
+#[cfg(feature = "modules")]
+mod module_run;
+#[cfg(feature = "modules")]
+mod modules;
 mod task;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +32,11 @@ use std::time::Instant;
 use sandstorm::{Args, Db, Level, Reply};
 use wire::{Completion, Status};
 
-use self::task::Task;
+#[cfg(feature = "modules")]
+use self::module_run::ModuleThread;
+#[cfg(feature = "modules")]
+pub use self::modules::{Module, ModuleError, ModuleRuntime};
+use self::task::{Task, TaskLimits};
 use crate::{Error, Session};
 
 /// First tag of local invocations, below those of blocking calls.
@@ -93,7 +101,7 @@ pub struct Finished<'a> {
 pub enum LocalFailure {
     /// The function ended with an error; nothing was written.
     Function(sandstorm::Error),
-    /// The server refused, or did not reply.
+    /// The server refused, or did not reply. Of a module's function also what a server answers when one ends like this.
     Server(Error),
 }
 
@@ -142,17 +150,55 @@ impl Local {
         self.spawn_as(false, function, table, key, arguments)
     }
 
+    /// Starts a function of a module; its limits are those of the tenant at the server. The first one on a thread sets up what
+    /// modules need there.
+    ///
+    /// # Errors
+    /// `UnknownFunction`; `Unavailable` if the kernel has no memory or no timer for this thread.
+    #[cfg(feature = "modules")]
+    pub fn spawn_module(
+        &mut self,
+        module: &Module,
+        function: &str,
+        table: u32,
+        key: &[u8],
+        arguments: &[u8],
+    ) -> Result<u64, Error> {
+        let refused = |status, text: String| Error::Refused { status, text };
+        let export = module.function(function);
+        let export = export.ok_or_else(|| refused(Status::UnknownFunction, function.to_owned()))?;
+        let thread = ModuleThread::of_this_thread();
+        let thread = thread.map_err(|error| refused(Status::Unavailable, error.to_string()))?;
+        let runnable = module.runnable().clone();
+        let limits = runnable.limits.of_task(key.len() + arguments.len());
+        let (export, may_write) = (export.export, export.may_write);
+        let start = move |task: &Rc<Task>| module_run::start(Rc::clone(task), &thread, (&runnable, export));
+        Ok(self.begin((may_write, limits), start, table, key, arguments))
+    }
+
     fn spawn_as<F>(&mut self, may_write: bool, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
     where
         F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
     {
+        let start = move |task: &Rc<Task>| host::start(Rc::clone(task), function.clone());
+        self.begin((may_write, TaskLimits::OWN), start, table, key, arguments)
+    }
+
+    /// Begins an invocation whose runs `start` makes.
+    fn begin(
+        &mut self,
+        (may_write, limits): (bool, TaskLimits),
+        start: impl Fn(&Rc<Task>) -> Run + 'static,
+        table: u32,
+        key: &[u8],
+        arguments: &[u8],
+    ) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| self.add_place());
         self.next_id += 1;
         let place = &mut self.places[index];
-        place.task.begin(may_write, table, key, arguments);
+        place.task.begin((may_write, limits), table, key, arguments);
         place.id = self.next_id;
         (place.runs, place.round_trips) = (1, 0);
-        let start = move |task: &Rc<Task>| host::start(Rc::clone(task), function.clone());
         place.run = Some(start(&place.task));
         place.start = may_write.then(|| Box::new(start) as Start);
         self.runnable.push_back(index);

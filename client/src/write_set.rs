@@ -18,6 +18,8 @@ pub(crate) struct PendingWrite {
 #[derive(Default)]
 pub(crate) struct WriteSet {
     writes: Keyed<PendingWrite>,
+    /// Bytes of their keys and values.
+    bytes: usize,
 }
 
 impl WriteSet {
@@ -28,7 +30,16 @@ impl WriteSet {
 
     /// Adds a write; `None` removes the object.
     pub(crate) fn put(&mut self, table: u32, key: &[u8], value: Option<&[u8]>, ttl_ms: Option<u64>) {
-        self.writes.set(table, key, PendingWrite { value: value.map(<[u8]>::to_vec), ttl_ms });
+        let write = PendingWrite { value: value.map(<[u8]>::to_vec), ttl_ms };
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        if let Some(before) = self.writes.set(table, key, write) {
+            self.bytes -= key.len() + before.value.map_or(0, |value| value.len());
+        }
+    }
+
+    /// Returns the bytes of all keys and values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the number of objects.
@@ -54,5 +65,6 @@ impl WriteSet {
 
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
+        self.bytes = 0;
     }
 }

@@ -66,6 +66,7 @@ impl AdminRequest<'_> {
             | AdminRequest::ExtensionList
             | AdminRequest::ExtensionDescribe { .. }
             | AdminRequest::ExtensionResolve { .. }
+            | AdminRequest::ExtensionModule { .. }
             | AdminRequest::ExtensionLogs { .. }
             | AdminRequest::ExtensionTraces { .. }
             | AdminRequest::ExtensionTracesEnd { .. }

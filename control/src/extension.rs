@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::Statistic;
+use crate::{ByteString, Statistic};
 
 /// The access mode of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,6 +75,29 @@ pub struct ExtensionResolved {
     pub version: u32,
     /// Its functions.
     pub functions: Vec<FunctionEntry>,
+}
+
+/// A piece of the module of a version, and what is needed to run it elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExtensionModule {
+    /// The id that invocations use.
+    pub extension: u32,
+    /// The version.
+    pub version: u32,
+    /// The version of the border between the module and its host: its memory, its imports and their meaning.
+    pub border: u32,
+    /// Whether the builder has checked its source.
+    pub source_checked: bool,
+    /// Its functions.
+    pub functions: Vec<FunctionEntry>,
+    /// The limits of the caller's invocations, by the names under which they are changed.
+    pub limits: Vec<Statistic>,
+    /// SHA-256 of the whole module, in hex.
+    pub sha256: String,
+    /// Bytes of the whole module.
+    pub all_bytes: u64,
+    /// The piece.
+    pub bytes: ByteString,
 }
 
 /// The invocations that get a newly installed version. The first version of an extension is always current.

@@ -29,9 +29,9 @@ pub use cluster::{
     MigrationWait, PlanEntry, PlanProgress, ServerEntry, TabletEntry,
 };
 pub use extension::{
-    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
-    LogEntry, LogLines, Measured, PackageFile, Placement, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry, VersionState,
+    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionModule, ExtensionResolved,
+    FunctionEntry, FunctionMode, LogEntry, LogLines, Measured, PackageFile, Placement, TraceEntry,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
 };
 pub use request::AdminRequest;
 pub use serde::de::DeserializeOwned;

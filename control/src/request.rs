@@ -117,6 +117,15 @@ pub enum AdminRequest<'a> {
         /// Its name, or `owner/name` of a granted one.
         name: &'a str,
     },
+    /// Reads a piece of a version's module, to run it elsewhere: [`crate::ExtensionModule`].
+    ExtensionModule {
+        /// Its name. One that is granted is refused.
+        name: &'a str,
+        /// The version; 0 for the current one.
+        version: u32,
+        /// Bytes of the module that the caller has.
+        from: u64,
+    },
     /// Makes an earlier version current: [`crate::VersionState`].
     ExtensionRollback {
         /// Its name.
@@ -388,6 +397,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TableOpen { name }
             | AdminRequest::ExtensionDescribe { name }
             | AdminRequest::ExtensionResolve { name }
+            | AdminRequest::ExtensionModule { name, .. }
             | AdminRequest::ExtensionLogs { name, .. }
             | AdminRequest::ExtensionTraces { name, .. }
             | AdminRequest::ExtensionTracesEnd { name }

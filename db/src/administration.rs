@@ -18,6 +18,7 @@ mod limits;
 mod logs;
 pub mod membership;
 mod missing;
+mod modules;
 mod plans;
 mod servers;
 mod sessions;
@@ -235,6 +236,9 @@ fn serve_tenant(
             extensions::change(control, tenant, name, VersionState::promote)
         }
         AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
+        AdminRequest::ExtensionModule { name, version, from } => {
+            modules::read(control, tenant, name, (*version, *from))
+        }
         AdminRequest::GrantCreate { name, to, right } => grants::create(control, session, (name, to, *right)),
         AdminRequest::GrantList => Ok(grants::list(control, tenant)),
         AdminRequest::GrantRevoke { subject, name, to } => {

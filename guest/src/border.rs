@@ -22,6 +22,7 @@ use sandstorm::abi::{
     Code, OK, PENDING, RawCondition, RawEntry, RawListed, RawRange, RawRecord, RawScanned, RawSlice,
 };
 use sandstorm::{Condition, Error};
+use wire::Status;
 
 pub use invocation::{HEAP_BASE_MAX, ModuleInvocation};
 use lending::{copy_in_steps, lend, write_record};
@@ -168,6 +169,36 @@ pub trait Host {
 /// A pointer, a length, or another number of 32 bits.
 const I: Type = Type::I32;
 const L: Type = Type::I64;
+
+/// Returns the status of an invocation whose function ended with this error; `None` for an error that no host call returns.
+#[must_use]
+pub const fn status_of(error: Error) -> Option<Status> {
+    Some(match error {
+        Error::Application(_) => Status::ExtensionError,
+        Error::ConditionFailed => Status::ConditionFailed,
+        Error::BadArguments => Status::Malformed,
+        Error::NotFound => Status::NotFound,
+        Error::ReplyTooLarge => Status::ReplyTooLarge,
+        Error::KeyTooLarge => Status::KeyTooLarge,
+        Error::ValueTooLarge => Status::ValueTooLarge,
+        Error::UnknownTable => Status::UnknownTable,
+        Error::NotANumber => Status::NotANumber,
+        Error::NotOrdered => Status::NotOrdered,
+        Error::OutOfRange => Status::OutOfRange,
+        Error::CursorInvalid => Status::CursorInvalid,
+        Error::NotSerializable => Status::NotSerializable,
+        Error::Overflow => Status::Overflow,
+        Error::OutOfMemory => Status::OutOfMemory,
+        Error::LimitExceeded => Status::LimitExceeded,
+        Error::ReadOnly => Status::ReadOnly,
+        Error::NotPermitted => Status::NotPermitted,
+        Error::Conflict => Status::Conflict,
+        Error::NotLocal => Status::NotLocal,
+        Error::StackExhausted => Status::ExtensionStackOverflow,
+        Error::Unavailable | Error::ServerAway => Status::Unavailable,
+        _ => return None,
+    })
+}
 
 /// Returns all imports of module `splinter`.
 #[must_use]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::compiler;
+use crate::sandbox::find_program;
 
 /// The target of modules.
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -26,19 +27,26 @@ pub(crate) struct ModuleTools {
 }
 
 impl ModuleTools {
-    /// Finds the tools: rustc's in the folder of its toolchain, the module compiler by `SPLINTER_WASMC`, otherwise
-    /// beside `program`, where a server is installed with it. The error is the reason why there are none.
+    /// Finds the tools: rustc's in the folder of its toolchain, and [the module compiler](find_compiler). The error is the reason why there are none.
     pub(super) fn find(root: &Path, program: &Path) -> Result<ModuleTools, String> {
         let unavailable = |why: String| format!("wasm unavailable: {why}");
         let files = compiler::tools_for(root, TARGET, "/tc/bin/wasm-ld").map_err(|_| {
             unavailable(format!("no target {TARGET} (rustup target add {TARGET}) in {}", root.display()))
         })?;
-        let named = std::env::var_os(VARIABLE).map(PathBuf::from);
-        let compiler = named.unwrap_or_else(|| program.with_file_name(COMPILER));
-        let version = version(&compiler)
-            .map_err(|why| unavailable(format!("no {COMPILER} (scripts/setup, {VARIABLE}): {why}")))?;
+        let (compiler, version) = find_compiler(program).map_err(unavailable)?;
         Ok(ModuleTools { files, compiler, version })
     }
+}
+
+/// Finds the module compiler: by `SPLINTER_WASMC`, otherwise beside `program`, otherwise on the PATH. Returns its path and its
+/// version; the error is the reason why there is none.
+pub(crate) fn find_compiler(program: &Path) -> Result<(PathBuf, String), String> {
+    let beside = || Some(program.with_file_name(COMPILER)).filter(|path| path.exists());
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let compiler = named.or_else(beside).or_else(|| find_program(COMPILER));
+    let found = compiler.ok_or_else(|| "not found".to_owned());
+    let found = found.and_then(|compiler| version(&compiler).map(|version| (compiler, version)));
+    found.map_err(|why| format!("no {COMPILER} (scripts/setup, {VARIABLE}): {why}"))
 }
 
 fn version(compiler: &Path) -> Result<String, String> {

@@ -2,12 +2,14 @@
 
 use control::{
     AdminRequest, DeserializeOwned, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionMode, LogLines, PackageFile, Placement, Traces, VersionState,
+    ExtensionModule, ExtensionResolved, FunctionMode, LogLines, PackageFile, Placement, Traces, VersionState,
 };
 use wire::Status;
 
 use super::{Client, Function};
 use crate::Error;
+use crate::answers::unintelligible;
+use crate::limits::MODULE_BYTES_MAX;
 
 impl Client {
     /// Calls a function by name and returns its reply. The name is `extension.function`, which uses the current
@@ -120,6 +122,27 @@ impl Client {
     /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_describe(&mut self, name: &str) -> Result<ExtensionDescription, Error> {
         self.session.administer(&AdminRequest::ExtensionDescribe { name })
+    }
+
+    /// Reads the module of a version, 0 for the current one, to run it in this program.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, `NotFound` for an unknown version, `NotPermitted` for an extension that was granted, `Unavailable` with the
+    /// reason if the version has no module, another refusal, or no reply.
+    pub fn extension_module(&mut self, name: &str, version: u32) -> Result<ExtensionModule, Error> {
+        let piece = |version, from| AdminRequest::ExtensionModule { name, version, from };
+        let mut module = self.session.administer::<ExtensionModule>(&piece(version, 0))?;
+        loop {
+            let from = module.bytes.0.len() as u64;
+            if from >= module.all_bytes {
+                return Ok(module);
+            }
+            let next = self.session.administer::<ExtensionModule>(&piece(module.version, from))?;
+            if next.sha256 != module.sha256 || next.bytes.0.is_empty() || from > MODULE_BYTES_MAX {
+                return Err(unintelligible("a piece of the module"));
+            }
+            module.bytes.0.extend(next.bytes.0);
+        }
     }
 
     /// Removes an extension with all its versions.

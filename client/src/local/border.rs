@@ -69,6 +69,15 @@ impl Border {
         }
     }
 
+    /// Sets the reply of a function that does not write to the buffer itself, as far as there is room.
+    #[cfg(feature = "modules")]
+    pub(super) fn set_reply(&self, reply: &[u8]) {
+        let reply = &reply[..reply.len().min(self.reply.len())];
+        fill(&self.reply, reply);
+        // SAFETY: no future of the task uses the call at the moment, which is the caller's; one thread.
+        unsafe { (*self.call.get()).reply.bytes = reply.len() };
+    }
+
     /// Returns the address of the description, for the future of the task.
     pub(super) fn call(&self) -> *mut Call {
         self.call.get()

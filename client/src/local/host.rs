@@ -106,14 +106,8 @@ unsafe extern "C" fn scan(
     // SAFETY: called as the ABI specifies, with the context that `start` gave; there is room for `capacity` entries.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            let range = page_of(&*range);
-            task.read_page(ticket, table, range, capacity, |met, cursor| {
-                met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
-                // The page continues after its last object: a page without objects is never returned before the end.
-                let last = met.last().map_or(NOTHING, |entry| entry.key);
-                let ended = usize::from(cursor.is_none());
-                scanned.write(RawScanned { count: met.len(), last, ended, page: NOTHING });
-            })
+            scanned.write(scan_page(task, ticket, table, &*range, (entries, capacity))?);
+            Ok(())
         })
     }
 }
@@ -130,16 +124,58 @@ unsafe extern "C" fn enumerate(
     // SAFETY: called as the ABI specifies, with the context that `start` gave; there is room for `capacity` entries.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            let of = PageOf::Table { cursor: cursor.as_slice().to_vec() };
-            task.read_page(ticket, table, of, capacity, |met, cursor| {
-                met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
-                let next = cursor.filter(|cursor| cursor.len() <= CURSOR_BYTES_MAX).unwrap_or_default();
-                let mut cursor = [0; CURSOR_BYTES_MAX];
-                cursor[..next.len()].copy_from_slice(next);
-                listed.write(RawListed { count: met.len(), cursor_bytes: next.len(), cursor, page: NOTHING });
-            })
+            listed.write(list_page(task, ticket, table, cursor.as_slice(), (entries, capacity))?);
+            Ok(())
         })
     }
+}
+
+/// Reads a page of a range.
+///
+/// # Safety
+/// The bounds are readable, and there is room for so many entries.
+pub(super) unsafe fn scan_page(
+    task: &Task,
+    ticket: &mut u64,
+    table: u32,
+    range: &RawRange,
+    (entries, capacity): (*mut RawEntry, usize),
+) -> Result<RawScanned, Stop> {
+    let mut scanned = RawScanned { count: 0, last: NOTHING, ended: 0, page: NOTHING };
+    // SAFETY: as the caller promises.
+    let range = unsafe { page_of(range) };
+    task.read_page(ticket, table, range, capacity, |met, cursor| {
+        // SAFETY: no more than `capacity`.
+        met.iter().enumerate().for_each(|(index, entry)| unsafe { entries.add(index).write(*entry) });
+        // The page continues after its last object: a page without objects is never returned before the end.
+        let last = met.last().map_or(NOTHING, |entry| entry.key);
+        let ended = usize::from(cursor.is_none());
+        scanned = RawScanned { count: met.len(), last, ended, page: NOTHING };
+    })?;
+    Ok(scanned)
+}
+
+/// Reads a page of a table.
+///
+/// # Safety
+/// There is room for so many entries.
+pub(super) unsafe fn list_page(
+    task: &Task,
+    ticket: &mut u64,
+    table: u32,
+    cursor: &[u8],
+    (entries, capacity): (*mut RawEntry, usize),
+) -> Result<RawListed, Stop> {
+    let of = PageOf::Table { cursor: cursor.to_vec() };
+    let mut listed = RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX], page: NOTHING };
+    task.read_page(ticket, table, of, capacity, |met, cursor| {
+        // SAFETY: no more than `capacity`.
+        met.iter().enumerate().for_each(|(index, entry)| unsafe { entries.add(index).write(*entry) });
+        let next = cursor.filter(|cursor| cursor.len() <= CURSOR_BYTES_MAX).unwrap_or_default();
+        listed.cursor[..next.len()].copy_from_slice(next);
+        (listed.count, listed.cursor_bytes) = (met.len(), next.len());
+    })?;
+    Ok(listed)
 }
 
 unsafe extern "C" fn put(
@@ -186,8 +222,7 @@ unsafe extern "C" fn increment(
     // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
-            value.write(i64::from_le_bytes(task.add(ticket, table, key.as_slice(), sum)?));
+            value.write(increment_by(task, ticket, table, key.as_slice(), delta)?);
             Ok(())
         })
     }
@@ -204,12 +239,37 @@ unsafe extern "C" fn increment_float(
     // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
-            let added = task.add(ticket, table, key.as_slice(), |old| sum(old).map(f64::to_le_bytes))?;
-            value.write(f64::from_le_bytes(added));
+            value.write(increment_float_by(task, ticket, table, key.as_slice(), delta)?);
             Ok(())
         })
     }
+}
+
+/// Adds to a number.
+pub(super) fn increment_by(
+    task: &Task,
+    ticket: &mut u64,
+    table: u32,
+    key: &[u8],
+    delta: i64,
+) -> Result<i64, Stop> {
+    let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
+    task.add(ticket, table, key, sum).map(i64::from_le_bytes)
+}
+
+/// Adds to a floating-point number.
+pub(super) fn increment_float_by(
+    task: &Task,
+    ticket: &mut u64,
+    table: u32,
+    key: &[u8],
+    delta: f64,
+) -> Result<f64, Stop> {
+    if !delta.is_finite() {
+        return Err(sandstorm::Error::OutOfRange.into());
+    }
+    let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
+    task.add(ticket, table, key, |old| sum(old).map(f64::to_le_bytes)).map(f64::from_le_bytes)
 }
 
 unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
@@ -225,16 +285,24 @@ unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlic
 unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
     // SAFETY: called as the ABI specifies, with the context that `start` gave.
     let (task, text) = unsafe { (&*context.cast::<Task>(), text.as_slice()) };
-    let level = match level {
+    task.log(level_of(level), text);
+}
+
+pub(super) fn level_of(level: u32) -> Level {
+    match level {
         0 => Level::Error,
         1 => Level::Warning,
         2 => Level::Information,
         _ => Level::Debug,
-    };
-    task.log(level, text);
+    }
 }
 
 unsafe extern "C" fn now_ms(_: *mut c_void) -> u64 {
+    wall_ms()
+}
+
+/// Returns milliseconds since the Unix epoch.
+pub(super) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }

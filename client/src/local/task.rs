@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
-use wire::limits::{COMMIT_WRITES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use wire::limits::{COMMIT_WRITES_MAX, KEY_BYTES_MAX, TTL_MS_MAX, VALUE_BYTES_MAX};
 
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
@@ -23,6 +23,8 @@ use crate::write_set::WriteSet;
 
 /// Maximum number of operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
+/// Maximum number of bytes lent to one invocation.
+const LENT_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of kept log lines of one invocation.
 const LOG_LINES_MAX: usize = 100;
 
@@ -35,6 +37,28 @@ pub(super) enum Lookup {
     Table,
     /// Read a page of a table, which the operation's `page` describes.
     Page,
+}
+
+/// What one invocation may read and write.
+#[derive(Clone, Copy)]
+pub(super) struct TaskLimits {
+    /// Objects requested.
+    pub(super) reads: usize,
+    /// Bytes of all objects read, and of the input.
+    pub(super) read_bytes: usize,
+    pub(super) writes: usize,
+    /// Bytes of keys and values written.
+    pub(super) write_bytes: usize,
+}
+
+impl TaskLimits {
+    /// Those of the program's own functions.
+    pub(super) const OWN: TaskLimits = TaskLimits {
+        reads: OPERATIONS_MAX,
+        read_bytes: LENT_BYTES_MAX,
+        writes: COMMIT_WRITES_MAX,
+        write_bytes: usize::MAX,
+    };
 }
 
 /// The reason why a host call returns no result now.
@@ -91,6 +115,7 @@ pub(super) struct Task {
     pub(super) border: Border,
     arena: Arena,
     may_write: Cell<bool>,
+    limits: Cell<TaskLimits>,
     key: RefCell<Vec<u8>>,
     arguments: RefCell<Vec<u8>>,
     operations: RefCell<Operations>,
@@ -98,6 +123,8 @@ pub(super) struct Task {
     asked: RefCell<VecDeque<usize>>,
     waiting: Cell<usize>,
     reads: Cell<u32>,
+    /// The version found by the last failed condition.
+    version_found: Cell<u64>,
     writes: RefCell<WriteSet>,
     log: RefCell<Vec<(Level, String)>>,
     /// The server's failure, which the function received as "unavailable".
@@ -110,12 +137,14 @@ impl Task {
             border: Border::new(reply_bytes_max),
             arena: Arena::new(),
             may_write: Cell::new(false),
+            limits: Cell::new(TaskLimits::OWN),
             key: RefCell::default(),
             arguments: RefCell::default(),
             operations: RefCell::default(),
             asked: RefCell::default(),
             waiting: Cell::new(0),
             reads: Cell::new(0),
+            version_found: Cell::new(0),
             writes: RefCell::default(),
             log: RefCell::default(),
             trouble: RefCell::default(),
@@ -123,8 +152,15 @@ impl Task {
     }
 
     /// Prepares the task for an invocation. No function may run on it.
-    pub(super) fn begin(&self, may_write: bool, table: u32, key: &[u8], arguments: &[u8]) {
+    pub(super) fn begin(
+        &self,
+        (may_write, limits): (bool, TaskLimits),
+        table: u32,
+        key: &[u8],
+        arguments: &[u8],
+    ) {
         self.may_write.set(may_write);
+        self.limits.set(limits);
         self.key.replace_with(|old| refill(old, key));
         self.arguments.replace_with(|old| refill(old, arguments));
         self.reads.set(0);
@@ -159,9 +195,10 @@ impl Task {
             }
             *ticket = first as u64 + 1;
         }
+        // A module may pass any ticket.
         let first = *ticket as usize - 1;
         for index in 0..count {
-            put(index, self.result(first + index)?);
+            put(index, self.result(first.saturating_add(index))?);
         }
         Ok(())
     }
@@ -220,6 +257,9 @@ impl Task {
         condition: Condition,
     ) -> Result<(), Stop> {
         self.check_write(key, value.map(|(value, _)| value))?;
+        if value.is_some_and(|(_, ttl_ms)| ttl_ms.is_some_and(|ttl_ms| !(1..=TTL_MS_MAX).contains(&ttl_ms))) {
+            return Err(sandstorm::Error::OutOfRange.into());
+        }
         let mut seen = self.seen(table, key);
         if seen.is_none() && condition != Condition::Always {
             seen = Some(self.look(ticket, table, key)?);
@@ -232,6 +272,7 @@ impl Task {
             Condition::Version(version) => there == version,
         };
         if !holds {
+            self.version_found.set(there);
             return Err(sandstorm::Error::ConditionFailed.into());
         }
         Ok(self.add_write(table, key, value)?)
@@ -268,13 +309,13 @@ impl Task {
         key: &[u8],
         value: Option<(&[u8], Option<u64>)>,
     ) -> Result<(), sandstorm::Error> {
-        let mut writes = self.writes.borrow_mut();
-        if writes.len() == COMMIT_WRITES_MAX && writes.get(table, key).is_none() {
+        let (mut writes, limits) = (self.writes.borrow_mut(), self.limits.get());
+        if writes.len() >= limits.writes && writes.get(table, key).is_none() {
             return Err(sandstorm::Error::LimitExceeded);
         }
         let (value, ttl_ms) = value.map_or((None, None), |(value, ttl_ms)| (Some(value), ttl_ms));
         writes.put(table, key, value, ttl_ms);
-        Ok(())
+        if writes.bytes() > limits.write_bytes { Err(sandstorm::Error::LimitExceeded) } else { Ok(()) }
     }
 
     /// Keeps a log line.
@@ -306,7 +347,7 @@ impl Task {
         let own = if ask == Lookup::Object { self.own_write(table, key) } else { None };
         let mut operations = self.operations.borrow_mut();
         let index = operations.count;
-        if index == OPERATIONS_MAX {
+        if index >= OPERATIONS_MAX.min(self.limits.get().reads) {
             return Err(sandstorm::Error::LimitExceeded);
         }
         let (state, is_own) = (own.map_or(State::Waiting, State::Done), own.is_some());

@@ -6,12 +6,12 @@ use std::fmt::Debug;
 use control::{
     Actor, AdminRequest, Adopted, ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension,
     ArchivedTable, AuditEntry, ByteString, ClusterStatus, DeserializeOwned, Durability, ExtensionDescription,
-    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, MigrationWait, OwnedPositions, PackageFile, Placement, PlanEntry, PlanProgress,
-    Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions,
-    TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls,
-    TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
+    ExtensionEntry, ExtensionInstalled, ExtensionModule, ExtensionResolved, FunctionEntry, FunctionMode,
+    GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode,
+    MigrationPhase, MigrationProgress, MigrationWait, OwnedPositions, PackageFile, Placement, PlanEntry,
+    PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId,
+    TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
 };
 use serde::Serialize;
 
@@ -149,6 +149,7 @@ fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
         AdminRequest::ExtensionTraces { name: "acme/tao", function: None, slower_than_us: 0, after: 7 },
         AdminRequest::ExtensionTracesEnd { name: "acme/tao" },
         AdminRequest::ExtensionResolve { name },
+        AdminRequest::ExtensionModule { name, version: 3, from: 1 << 20 },
         AdminRequest::Statistics { tenant: None },
         AdminRequest::Statistics { tenant: Some(name) },
         AdminRequest::SessionList,
@@ -338,6 +339,17 @@ fn replies_about_extensions(seen: &mut Seen) {
     seen.survives(description());
     seen.survives(traces());
     seen.survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
+    seen.survives(ExtensionModule {
+        extension: 1,
+        version: 2,
+        border: 1,
+        source_checked: true,
+        functions: vec![function()],
+        limits: vec![Statistic { name: "invocation_reads".into(), value: 9 }],
+        sha256: "ab".repeat(32),
+        all_bytes: 5,
+        bytes: ByteString(vec![0, 97]),
+    });
     let line = LogEntry { number: 8, at_ms: 1, level: 3, version: 2, text: "ä".into() };
     seen.survives(LogLines { looked_at: 9, missed: 1, lines: vec![line; 2] });
 }

@@ -89,7 +89,7 @@ fn measured(summary: &MeasuredSummary) -> Measured {
 }
 
 /// Returns the limits of a tenant's invocation, by the names under which they are changed, and the fixed limits.
-fn limits(account: &Account) -> Vec<Statistic> {
+pub(super) fn limits(account: &Account) -> Vec<Statistic> {
     let own = [
         TenantLimit::InvocationCpuUs,
         TenantLimit::InvocationWallUs,

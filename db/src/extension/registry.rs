@@ -138,6 +138,7 @@ impl Registry {
             extension: Arc::new(extension),
             functions: artefact.functions,
             content_hash: artefact.content_hash,
+            portable: artefact.portable,
             artefact_bytes,
             source_bytes,
             installed_ms: now_ms,

@@ -7,6 +7,7 @@
 
 mod archive;
 mod async_client;
+mod at_client;
 mod checker;
 mod cluster;
 mod cluster_backups;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use control::{AdminRequest, TableId};
+#[cfg(feature = "modules")]
+use guest::border::status_of;
 use sandstorm::Level;
 use sandstorm::abi::RawRecord;
 use wire::{Changes, CommitRead, Completion, Request, Status, reply};
@@ -13,9 +15,6 @@ use super::{Lookup, Operation, PageOf, State, Task};
 use crate::local::LocalFailure;
 use crate::local::border::Border;
 use crate::{Error, Session};
-
-/// Maximum number of bytes lent to one invocation.
-const LENT_BYTES_MAX: usize = 256 << 20;
 
 impl Task {
     /// Sends the operations until the window is full. Returns whether all were sent.
@@ -62,7 +61,7 @@ impl Task {
     pub(in crate::local) fn answer(&self, index: usize, completion: &Completion<'_>) {
         let is_page = self.operations.borrow().list.get(index).is_some_and(|it| it.ask == Lookup::Page);
         let state = match completion.status {
-            Ok(Status::Ok) if is_page && self.arena.bytes() <= LENT_BYTES_MAX => {
+            Ok(Status::Ok) if is_page && self.may_be_lent_more() => {
                 match self.answer_page(index, completion.body) {
                     Some(state) => state,
                     None => return,
@@ -70,9 +69,7 @@ impl Task {
             }
             Ok(Status::Ok) if is_page => State::Failed(sandstorm::Error::LimitExceeded),
             Ok(Status::Ok) => match reply::Object::decode(completion.body) {
-                Ok(_) if self.arena.bytes() > LENT_BYTES_MAX => {
-                    State::Failed(sandstorm::Error::LimitExceeded)
-                }
+                Ok(_) if !self.may_be_lent_more() => State::Failed(sandstorm::Error::LimitExceeded),
                 Ok(object) => {
                     self.note_ttl(index, object.ttl_ms);
                     State::Done(RawRecord { value: self.arena.copy(object.value), version: object.version })
@@ -93,6 +90,29 @@ impl Task {
             }
         };
         self.finish(index, state);
+    }
+
+    fn may_be_lent_more(&self) -> bool {
+        self.arena.bytes() <= self.limits.get().read_bytes
+    }
+
+    /// Ends the invocation with an error of the client.
+    #[cfg(feature = "modules")]
+    pub(in crate::local) fn end(&self, error: Error) -> sandstorm::Error {
+        self.trouble.replace(Some(error));
+        sandstorm::Error::Unavailable
+    }
+
+    /// Ends the invocation with the error that a server answers if a function ends with this one, after `reply`.
+    #[cfg(feature = "modules")]
+    pub(in crate::local) fn end_with(&self, error: sandstorm::Error, reply: &[u8]) -> sandstorm::Error {
+        let refused = |status| Error::Refused { status, text: String::new() };
+        self.end(match error {
+            sandstorm::Error::Unavailable if self.trouble.borrow().is_some() => return error,
+            sandstorm::Error::Application(code) => Error::ExtensionFailed { code, message: reply.to_vec() },
+            sandstorm::Error::ConditionFailed => Error::ConditionFailed { current: self.version_found.get() },
+            error => refused(status_of(error).unwrap_or(Status::ExtensionPanicked)),
+        })
     }
 
     /// Processes a page. A scan that has found nothing but not ended is continued from there.

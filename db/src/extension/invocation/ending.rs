@@ -1,5 +1,6 @@
 //! The outcome of an invocation, as a status and the body of the reply.
 
+use guest::border;
 use guest::stack::Cause;
 use sandstorm::Error;
 use sandstorm::abi::Code;
@@ -80,37 +81,17 @@ impl Ending {
     /// condition.
     #[cold]
     pub(super) fn failed(code: Code, version: u64) -> Self {
-        let status = match Error::from_code(code) {
-            Error::Application(number) => {
-                return Self { status: Status::ExtensionError, body: Body::Failure(number) };
-            }
-            Error::ConditionFailed => {
-                return Self { status: Status::ConditionFailed, body: Body::Version(version) };
-            }
-            Error::BadArguments => return Self { status: Status::Malformed, body: Body::Arguments },
-            Error::NotFound => Status::NotFound,
-            Error::ReplyTooLarge => Status::ReplyTooLarge,
-            Error::KeyTooLarge => Status::KeyTooLarge,
-            Error::ValueTooLarge => Status::ValueTooLarge,
-            Error::UnknownTable => Status::UnknownTable,
-            Error::NotANumber => Status::NotANumber,
-            Error::NotOrdered => Status::NotOrdered,
-            Error::OutOfRange => Status::OutOfRange,
-            Error::CursorInvalid => Status::CursorInvalid,
-            Error::NotSerializable => Status::NotSerializable,
-            Error::Overflow => Status::Overflow,
-            Error::OutOfMemory => Status::OutOfMemory,
-            Error::LimitExceeded => Status::LimitExceeded,
-            Error::ReadOnly => Status::ReadOnly,
-            Error::NotPermitted => Status::NotPermitted,
-            Error::Conflict => Status::Conflict,
-            Error::NotLocal => Status::NotLocal,
-            Error::StackExhausted => Status::ExtensionStackOverflow,
-            Error::Unavailable | Error::ServerAway => Status::Unavailable,
-            // No host call returns such a code, so the fault is the function's alone.
-            _ => return Self { status: Status::ExtensionPanicked, body: Body::UnknownCode(code) },
+        let error = Error::from_code(code);
+        // No host call returns an unknown code, so the fault is the function's alone.
+        let unknown = Self { status: Status::ExtensionPanicked, body: Body::UnknownCode(code) };
+        let Some(status) = border::status_of(error) else { return unknown };
+        let body = match error {
+            Error::Application(number) => Body::Failure(number),
+            Error::ConditionFailed => Body::Version(version),
+            Error::BadArguments => Body::Arguments,
+            _ => Body::Empty,
         };
-        Self::of(status)
+        Self { status, body }
     }
 
     /// Creates the ending of an invocation that did nothing; the same request may be repeated after `after_us`

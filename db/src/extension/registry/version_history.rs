@@ -20,6 +20,8 @@ pub struct Installed {
     pub functions: Vec<builder::Function>,
     /// The hash over source and SDK, in hex.
     pub content_hash: String,
+    /// The module in WebAssembly's own form, if there is a module.
+    pub portable: Option<builder::ModuleFile>,
     /// Bytes of the artefact.
     pub artefact_bytes: u64,
     /// Bytes of the source.
