@@ -17,6 +17,7 @@ mod transaction;
 
 pub use count::CountedTable;
 pub use enumerate::{Enumeration, Verification};
+pub use extension::split_function_name;
 pub use many::Write;
 pub use transaction::Transaction;
 

@@ -57,7 +57,9 @@ pub use answers::Object;
 pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects, key_hash};
 #[cfg(feature = "tokio")]
 pub use async_client::{AsyncClient, AsyncTransaction};
-pub use client::{Client, CountedTable, Enumeration, Function, Transaction, Verification, Write};
+pub use client::{
+    Client, CountedTable, Enumeration, Function, Transaction, Verification, Write, split_function_name,
+};
 pub use config::{ClientConfig, Transport};
 pub use connection::server_state;
 pub use control::{

@@ -1,8 +1,11 @@
 //! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
 
 mod description;
+mod here;
 mod logs;
 mod versions;
+
+pub use here::run_here;
 
 use super::bytes::Bytes;
 use super::failure::{Failure, FailureKind};
@@ -47,8 +50,7 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
 pub fn invoke(
     settings: &Settings,
     function: &str,
-    table: &str,
-    (key, arguments): (&Bytes, &Bytes),
+    (table, key, arguments): (&str, &Bytes, &Bytes),
     version: Option<u32>,
 ) -> Result<Answer, Failure> {
     let name = version_named(function, version)?;

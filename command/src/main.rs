@@ -29,7 +29,7 @@ mod usage;
 
 use clap::Parser;
 use failure::Failure;
-use options::{Command, Options, ServerCommand};
+use options::{Command, Options, Place, ServerCommand};
 use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
@@ -74,8 +74,12 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         }
         Command::Grant(command) => grant::run(settings, command),
         Command::Ext(command) => extension::run(settings, command),
-        Command::Invoke { function, table, key, arguments, version, .. } => {
-            extension::invoke(settings, &function, &table, (&key, &arguments), version)
+        Command::Invoke { function, table, key, arguments, version, at, .. } => {
+            let call = (&*table, &key, &arguments);
+            match at {
+                Place::Server => extension::invoke(settings, &function, call, version),
+                Place::Client => extension::run_here(settings, &function, call, version),
+            }
         }
         Command::Trace(options) => trace::run(settings, &options),
         Command::Tao(command) => tao::run(settings, command),

@@ -62,7 +62,7 @@ impl Client {
             return Ok(*function);
         }
         let (extension, version, function) =
-            split(name).ok_or_else(|| Error::FunctionNameInvalid { name: name.to_owned() })?;
+            split_function_name(name).ok_or_else(|| Error::FunctionNameInvalid { name: name.to_owned() })?;
         let request = AdminRequest::ExtensionResolve { name: extension };
         let resolved = self.session.administer::<ExtensionResolved>(&request)?;
         let entry = resolved.functions.iter().find(|entry| entry.name == function);
@@ -236,14 +236,15 @@ impl Client {
         request: &AdminRequest<'_>,
     ) -> Result<T, Error> {
         let answer = self.session.administer(request);
-        self.functions.retain(|function, _| split(function).is_none_or(|(of, ..)| of != name));
+        self.functions.retain(|function, _| split_function_name(function).is_none_or(|(of, ..)| of != name));
         answer
     }
 }
 
 /// Splits `extension.function` or `extension@version.function`; returns version 0 if none is given. The function
 /// follows the last dot, because the name of an extension may contain dots.
-fn split(name: &str) -> Option<(&str, u32, &str)> {
+#[must_use]
+pub fn split_function_name(name: &str) -> Option<(&str, u32, &str)> {
     let (extension, function) = name.rsplit_once('.')?;
     let (extension, version) = match extension.split_once('@') {
         Some((extension, version)) => (extension, version.parse().ok().filter(|&version| version > 0)?),
@@ -254,7 +255,7 @@ fn split(name: &str) -> Option<(&str, u32, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::split_function_name as split;
 
     #[test]
     fn function_names_have_extension_version_and_function() {

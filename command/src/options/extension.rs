@@ -3,6 +3,15 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// Where a function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// Beside the data, in one round trip.
+    Server,
+    /// In this program, if it is the tenant's own extension; needs splinter-wasmc and bubblewrap.
+    Client,
+}
+
 /// The commands of `splinter ext`.
 #[derive(Debug, Subcommand)]
 pub enum ExtensionCommand {
