@@ -12,6 +12,7 @@ use crate::in_process::settings::StoreSettings;
 use crate::migration::MigrationSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
+use crate::placement::PlacementSettings;
 use crate::plot::points::PlotSettings;
 use crate::recovery::RecoverySettings;
 use crate::scan::ScanSettings;
@@ -71,6 +72,8 @@ pub enum Command {
     Scan(ScanSettings),
     /// Measure gets by a session and by the async client, and transactions; starts the server.
     Clients(ClientsSettings),
+    /// Measure one function at the server and at the client, over what it computes; starts the server.
+    Placement(PlacementSettings),
     /// Measure how clients fare while half of a table migrates between servers, and how fast it migrates; starts etcd
     /// and both servers.
     Migration(MigrationSettings),

@@ -8,8 +8,8 @@
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]
-//! ordered tables beside Redis; [`clients`] the interfaces of the client; [`migration`] what clients see while objects move from one server to another, and how fast
-//! they do; [`recovery`] what they see while others recover a server that dies, and how fast they do; [`transports`] a get over
+//! ordered tables beside Redis; [`clients`] the interfaces of the client; [`placement`] a function at the server and at the client;
+//! [`migration`] what clients see while objects move from one server to another, and how fast they do; [`recovery`] what they see while others recover a server that dies, and how fast they do; [`transports`] a get over
 //! every way that frames travel. These start the servers that they need ([`server`], [`etcd`]); [`intervals`] are what is
 //! seen over time.
 //! [`report`] and [`plot`] show what came out.
@@ -33,6 +33,7 @@ pub mod migration;
 pub mod neighbour;
 pub mod operator;
 pub mod options;
+pub mod placement;
 pub mod plot;
 pub mod popularity;
 pub mod process;

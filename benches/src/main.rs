@@ -19,6 +19,7 @@ use benches::measure::Figures;
 use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, DurabilityOption, RunSettings};
+use benches::placement;
 use benches::plot;
 use benches::recovery;
 use benches::scan;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Store(settings) => in_process::run(&settings),
         Command::Scan(settings) => scan::run(&settings),
         Command::Clients(settings) => clients::run(&settings),
+        Command::Placement(settings) => placement::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
         Command::Recovery(settings) => recovery::run(&settings),
         Command::Transports(settings) => transports::run(&settings),

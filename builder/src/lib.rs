@@ -40,6 +40,8 @@ mod toolchain;
 #[cfg(feature = "unchecked")]
 mod unchecked;
 mod usage;
+#[path = "../../store/src/weakened.rs"]
+mod weakened;
 
 pub use artefact::Artefact;
 pub use artefact::Code;

@@ -62,6 +62,8 @@ struct LocalInvocation {
     run: Option<Run>,
     /// Restarts the function.
     start: Option<Start>,
+    /// How the function ended, if what it has read is still as it was.
+    failure: Option<LocalFailure>,
     runs: u32,
     round_trips: u32,
 }
@@ -213,6 +215,7 @@ impl Local {
             id: 0,
             run: None,
             start: None,
+            failure: None,
             runs: 0,
             round_trips: 0,
         });
@@ -309,8 +312,15 @@ impl Local {
                 self.commit(index, finished);
             }
             Poll::Ready(Err(error)) => {
+                place.run = None;
                 let failure = place.task.failure_of(error);
-                self.finish(index, Err(failure), finished);
+                if place.task.give_up_writes(&failure) {
+                    // What it has read one by one may never have been so at one moment: then it has not ended so.
+                    place.failure = Some(failure);
+                    self.commit(index, finished);
+                } else {
+                    self.finish(index, Err(failure), finished);
+                }
             }
             Poll::Pending if place.task.waiting() == 0 => self.runnable.push_back(index),
             Poll::Pending => {
@@ -337,7 +347,7 @@ impl Local {
         let place = &places[index];
         let tag = tag_of(index, place.generation, COMMITTING);
         match place.task.commit(session, tag) {
-            None => self.finish(index, Ok(()), finished),
+            None => self.finish_as_ended(index, finished),
             Some(Ok(())) => {}
             // Repeated at the next poll.
             Some(Err(Error::Full)) => self.blocked.push_back(index),
@@ -352,7 +362,7 @@ impl Local {
         finished: &mut impl FnMut(Finished<'_>),
     ) {
         match outcome {
-            Ok(()) => self.finish(index, Ok(()), finished),
+            Ok(()) => self.finish_as_ended(index, finished),
             Err(None) if self.places[index].runs < RUNS_MAX => self.run_again(index),
             Err(None) => {
                 self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
@@ -363,11 +373,18 @@ impl Local {
 
     fn run_again(&mut self, index: usize) {
         let place = &mut self.places[index];
+        place.failure = None;
         place.runs += 1;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
         place.task.begin_again();
         place.run = place.start.as_ref().map(|start| start(&place.task));
         self.runnable.push_back(index);
+    }
+
+    /// Finishes an invocation whose reads are valid.
+    fn finish_as_ended(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        let failure = self.places[index].failure.take();
+        self.finish(index, failure.map_or(Ok(()), Err), finished);
     }
 
     fn finish(
@@ -380,6 +397,7 @@ impl Local {
         // The future may refer to memory of the task, so it is dropped first.
         place.run = None;
         place.start = None;
+        place.failure = None;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
         let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
         let result = result.map(|()| place.task.border.reply());

@@ -33,3 +33,5 @@ pub mod replication;
 pub mod secret;
 pub mod session_proof;
 pub mod shares;
+#[path = "../../store/src/weakened.rs"]
+mod weakened;

@@ -45,4 +45,6 @@ pub mod sync;
 pub mod tablet;
 pub mod tenant;
 pub mod view;
+#[path = "../../store/src/weakened.rs"]
+mod weakened;
 pub mod worker;

@@ -37,3 +37,5 @@ pub mod watchdog;
 
 #[cfg(test)]
 mod tests;
+#[path = "../../store/src/weakened.rs"]
+mod weakened;

@@ -311,8 +311,10 @@ impl Pinned<'_> {
     /// Moves the core's position behind a sealed commit, and notes its removals.
     fn advance_all(&self, writing: &Writing<'_>, writes: &[Write<'_>], version: u64) {
         self.seal_completion(version, None);
-        #[cfg(weakened = "group")]
-        self.advance_by_halves(writing);
+        #[cfg(weakened)]
+        if crate::weakened::by("group") {
+            self.advance_by_halves(writing);
+        }
         let wait = writes.iter().map(|write| self.wait_of(write.table)).max().unwrap_or_default();
         let cut = self.advance(writing, wait);
         let removals = writes.iter().filter(|write| write.value.is_none());

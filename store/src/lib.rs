@@ -60,6 +60,7 @@ mod writeback;
 
 #[cfg(all(test, not(loom_model)))]
 mod tests;
+mod weakened;
 
 pub use crate::archived::{
     DamagedEntry, SegmentEntries, SegmentEntry, divide_segment, entry_hash, entry_key,

@@ -12,6 +12,7 @@ use crate::log::Staged;
 use crate::object::{NEVER_MS, Object};
 use crate::store::core::Pinned;
 use crate::table::Table;
+use crate::weakened;
 use crate::write::refuse_unless;
 
 impl Pinned<'_> {
@@ -77,7 +78,7 @@ impl Pinned<'_> {
     /// the key.
     #[inline]
     pub(crate) fn note_removed(&self, hash: u64, cut: u64) {
-        if let Some(durable) = self.core.store.log.durable.as_ref().filter(|_| !cfg!(weakened = "absence")) {
+        if let Some(durable) = self.core.store.log.durable.as_ref().filter(|_| !weakened::by("absence")) {
             durable.note_removed(hash, cut);
         }
     }

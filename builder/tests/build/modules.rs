@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use builder::BuildError;
+use builder::ModuleCompiler;
 use builder::Package;
 use builder::limits::ARTEFACT_BYTES_MAX;
 use builder::limits::MODULE_ATTEMPTS_MAX;
@@ -350,6 +351,23 @@ fn a_flipped_byte_of_machine_code_makes_the_artefact_as_good_as_none() {
         assert!(fs::read(&path).unwrap() == code, "the same source makes the same code");
     }
     assert!(toolchain().build(&package).unwrap().cached);
+}
+
+#[test]
+fn the_module_that_is_kept_for_others_is_compiled_to_the_same_machine_code() {
+    let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/put"))).unwrap();
+    let artefact = toolchain().build(&package).unwrap();
+    let portable = artefact.portable.as_ref().expect("it has a module").read().unwrap();
+    let compiler = ModuleCompiler::find().unwrap();
+    assert!(
+        compiler.compile(&portable, &["put"]).unwrap() == artefact.code.module().unwrap().read().unwrap()
+    );
+    for (module, functions) in
+        [(&portable[..], &["get"][..]), (&portable[..portable.len() / 2], &["put"]), (b"\0asm", &["put"])]
+    {
+        let refused = compiler.compile(module, functions);
+        assert!(matches!(refused, Err(BuildError::ImportRefused { .. })), "{refused:?}");
+    }
 }
 
 #[test]

@@ -127,8 +127,10 @@ pub(super) struct Task {
     version_found: Cell<u64>,
     writes: RefCell<WriteSet>,
     log: RefCell<Vec<(Level, String)>>,
-    /// The server's failure, which the function received as "unavailable".
+    /// The server's failure, which the function received as "unavailable", or the end of a module's function.
     trouble: RefCell<Option<Error>>,
+    /// Whether it is that end.
+    has_ended: Cell<bool>,
 }
 
 impl Task {
@@ -148,6 +150,7 @@ impl Task {
             writes: RefCell::default(),
             log: RefCell::default(),
             trouble: RefCell::default(),
+            has_ended: Cell::new(false),
         }
     }
 
@@ -176,6 +179,7 @@ impl Task {
         self.waiting.set(0);
         self.writes.borrow_mut().clear();
         self.trouble.replace(None);
+        self.has_ended.set(false);
         self.border.begin(self.arena.copy(&self.key.borrow()), self.arena.copy(&self.arguments.borrow()));
     }
 

@@ -45,6 +45,7 @@ use super::figures::LogFigures;
 use super::growth::Growth;
 use super::replicas::sender::ReplicaSender;
 use crate::limits::{DIRECTORIES_AT_ONCE, LOG_BATCH_BLOCKS};
+use crate::weakened;
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
 
@@ -338,7 +339,7 @@ impl LogWriter {
         let clock_ms = self.store.now_ms();
         self.released.extend(released.map(|released| (cut, released)));
         self.take_news();
-        if cfg!(weakened = "freed") {
+        if weakened::by("freed") {
             self.positions.clone_from(&positions);
             self.exchange((cut, clock_ms))?;
         }

@@ -14,6 +14,7 @@ use super::Extension;
 use super::module_call::ModuleCall;
 use crate::limits::{INSTANCES_KEPT_PER_WORKER, INSTANCES_PER_WORKER_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
+use crate::weakened;
 use wire::TenantId;
 
 /// The reason why an invocation gets no instance.
@@ -178,7 +179,7 @@ impl Instances {
 /// Returns whether an instance that has served `before` may serve `next`.
 #[inline]
 fn serves(before: &Arc<Extension>, next: &Arc<Extension>) -> bool {
-    if cfg!(weakened = "key") {
+    if weakened::by("key") {
         return matches!((before.module(), next.module()), (Ok(before), Ok(next)) if Arc::ptr_eq(before, next));
     }
     Arc::ptr_eq(before, next)

@@ -12,7 +12,7 @@ use sandstorm::Db;
 use sandstorm::Error;
 use sandstorm::Reply;
 
-sandstorm::extension! { write spin, write endless, read touch }
+sandstorm::extension! { write spin, write endless, read touch, read chase }
 
 /// Makes one copy of this source different from another.
 const SALT: u64 = 0;
@@ -23,6 +23,12 @@ const SALT: u64 = 0;
 /// Arguments: rounds u64
 async fn spin(_: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let rounds = args.reader().u64()?;
+    compute(rounds);
+    reply.u64(rounds.wrapping_add(SALT))
+}
+
+/// Computes for so many rounds.
+fn compute(rounds: u64) {
     // Xorshift (Marsaglia 2003): each round needs the one before, and no compiler knows a shorter way.
     let mut state = black_box(1u64);
     for _ in 0..rounds {
@@ -30,8 +36,7 @@ async fn spin(_: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), E
         state ^= state >> 7;
         state ^= state << 17;
     }
-    // It never becomes zero.
-    reply.u64(if state == 0 { 0 } else { rounds.wrapping_add(SALT) })
+    black_box(state);
 }
 
 /// Writes the arguments under the key and never ends, so that nobody may ever see what it wrote.
@@ -49,12 +54,27 @@ async fn touch(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     reply.u64(u64::from_le_bytes(*number).wrapping_add(SALT))
 }
 
+/// Follows records from the key on: each begins with the key of the next one, of eight bytes. Then computes for so many rounds,
+/// and replies with the last of these keys.
+/// Arguments: records u32, rounds u64
+async fn chase(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut reader = args.reader();
+    let (records, rounds) = (reader.u32()?, reader.u64()?);
+    let mut key = *args.key().first_chunk::<8>().ok_or(Error::BadArguments)?;
+    for _ in 0..records {
+        let record = db.get(args.table(), &key).await?.ok_or(Error::NotFound)?;
+        key = *record.first_chunk::<8>().ok_or(Error::BadArguments)?;
+    }
+    compute(rounds);
+    reply.write(&key)
+}
+
 #[cfg(test)]
 mod tests {
     use sandstorm::Error;
     use sandstorm::testing::MemoryDb;
 
-    use super::{spin, touch};
+    use super::{chase, spin, touch};
 
     #[test]
     fn spinning_counts_the_rounds() {
@@ -64,6 +84,24 @@ mod tests {
             let arguments = rounds.to_le_bytes();
             assert_eq!(db.call(spin, table, b"", &arguments).unwrap(), arguments);
         }
+    }
+
+    #[test]
+    fn chasing_ends_at_the_last_record() {
+        let db = MemoryDb::new();
+        let table = db.table("t");
+        for (key, next) in [(1u64, 2u64), (2, 3), (3, 1)] {
+            db.put(table, &key.to_le_bytes(), &next.to_le_bytes());
+        }
+        let arguments = |records: u32| [&records.to_le_bytes()[..], &7u64.to_le_bytes()].concat();
+        for (records, last) in [(0, 1u64), (1, 2), (2, 3), (5, 3)] {
+            let key = 1u64.to_le_bytes();
+            let found = db.call_read(chase, table, &key, &arguments(records)).unwrap();
+            assert_eq!(found, last.to_le_bytes(), "{records}");
+        }
+        let absent = db.call_read(chase, table, &9u64.to_le_bytes(), &arguments(1));
+        assert_eq!(absent, Err(Error::NotFound));
+        assert_eq!(db.call_read(chase, table, b"short", &arguments(1)), Err(Error::BadArguments));
     }
 
     #[test]

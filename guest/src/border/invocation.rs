@@ -25,6 +25,7 @@ use crate::region::PAGE_BYTES;
 use crate::running::ModuleEntry;
 use crate::stack::{Cause, StackOutcome};
 use crate::wasm::{Code as ModuleCode, DATA_START, Instance, InstanceError, STACK_TOP};
+use crate::weakened;
 
 const ALIGN: usize = 16;
 
@@ -153,8 +154,8 @@ impl ModuleInvocation {
     #[inline]
     pub fn polled(&mut self, outcome: StackOutcome, call: &mut Call) -> Result<Code, Cause> {
         let [bytes, _, highest, asked] = self.reply_words();
-        let most = if cfg!(weakened = "reply") { usize::MAX } else { call.reply.capacity };
-        debug_assert!(most <= REPLY_BYTES_MAX || cfg!(weakened = "reply"), "a reply has a limit");
+        let most = if weakened::by("reply") { usize::MAX } else { call.reply.capacity };
+        debug_assert!(most <= REPLY_BYTES_MAX || weakened::by("reply"), "a reply has a limit");
         call.reply.bytes = (bytes as usize).min(most);
         call.reply.highest = (highest as usize).min(most);
         call.reply.asked = asked as usize;
@@ -217,7 +218,7 @@ impl ModuleInvocation {
         }
         self.is_begun = false;
         let used = self.used(call, lent);
-        if cfg!(weakened = "reset") && !self.instance.is_spent() {
+        if weakened::by("reset") && !self.instance.is_spent() {
             return;
         }
         let renewed = if self.is_strict || self.instance.is_spent() {

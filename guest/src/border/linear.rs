@@ -12,6 +12,7 @@ use sandstorm::abi::RawSlice;
 
 use crate::stack::Cause;
 use crate::wasm::Memory;
+use crate::weakened;
 
 /// A range that is not within the memory.
 const OUTSIDE: Cause = Cause::WrongCode;
@@ -37,7 +38,7 @@ impl LinearMemory {
     #[inline]
     pub(super) fn address(self, at: u32, bytes: usize) -> Result<*mut u8, Cause> {
         match (at as usize).checked_add(bytes) {
-            Some(end) if end <= self.bytes || cfg!(weakened = "offsets") && at as usize <= self.bytes => {
+            Some(end) if end <= self.bytes || weakened::by("offsets") && at as usize <= self.bytes => {
                 // SAFETY: the offset lies within the memory or at its end.
                 Ok(unsafe { self.base.add(at as usize) })
             }

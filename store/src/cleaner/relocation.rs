@@ -24,6 +24,7 @@ use crate::store::cleaning::{Cleaner, Source};
 use crate::store::core::Pinned;
 use crate::sync::Ordering;
 use crate::table::Table;
+use crate::weakened;
 
 /// Entries that pass through the stages together.
 const BATCH: usize = 32;
@@ -292,7 +293,7 @@ impl Store {
                 }
                 continue;
             }
-            let matters = !cfg!(weakened = "tombstone")
+            let matters = !weakened::by("tombstone")
                 && entry.predecessor != source.sequence
                 && cleaner.on_disk.has(entry.predecessor)
                 && tables.get(entry.table_id).is_some_and(|table| table.is_in_log_as(entry.table_id));

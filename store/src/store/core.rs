@@ -23,6 +23,7 @@ use crate::ordered::{Entered, Leaves, NodeGarbage};
 use crate::store::Store;
 use crate::sync::Ordering;
 use crate::table::{SYNCED, Table, WRITTEN};
+use crate::weakened;
 
 /// A worker's access to a store.
 pub struct Core {
@@ -237,14 +238,14 @@ impl Pinned<'_> {
         let log = &self.core.store.log;
         let position = log.position(&self.core.durable_head.borrow());
         let cut = log.durable.as_ref().map_or(0, |durable| durable.cuts.advance(writing, position));
-        if !cfg!(weakened = "answer") {
+        if !weakened::by("answer") {
             self.core.see(wait.until(cut));
         }
         cut
     }
 
     /// Lets a cut fall into the middle of a commit.
-    #[cfg(weakened = "group")]
+    #[cfg(weakened)]
     pub(crate) fn advance_by_halves(&self, writing: &Writing<'_>) {
         let log = &self.core.store.log;
         let mut position = log.position(&self.core.durable_head.borrow());

@@ -100,6 +100,7 @@ impl Task {
     #[cfg(feature = "modules")]
     pub(in crate::local) fn end(&self, error: Error) -> sandstorm::Error {
         self.trouble.replace(Some(error));
+        self.has_ended.set(true);
         sandstorm::Error::Unavailable
     }
 
@@ -256,6 +257,13 @@ impl Task {
             (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
             _ => LocalFailure::Function(error),
         }
+    }
+
+    /// Drops the writes of a function that has failed. Returns whether its reads are to be checked, which may be the cause.
+    pub(in crate::local) fn give_up_writes(&self, failure: &LocalFailure) -> bool {
+        self.writes.borrow_mut().clear();
+        let is_the_functions = matches!(failure, LocalFailure::Function(_)) || self.has_ended.get();
+        is_the_functions && self.may_write.get()
     }
 
     /// Moves the log lines to `log`.

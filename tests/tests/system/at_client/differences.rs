@@ -18,8 +18,8 @@ struct Sides {
     local: Option<Local>,
     module: Module,
     name: String,
-    /// The plain and the ordered table, equally numbered at both sides.
-    tables: [u32; 2],
+    /// The plain and the ordered table, of the one that invokes and of the one that runs.
+    tables: [[u32; 2]; 2],
 }
 
 /// Plain, ordered, and none.
@@ -52,9 +52,8 @@ impl Sides {
             let tables = [client.table_create("plain"), client.table_create_ordered("ordered")];
             (client, tables.map(|table| table.expect("a fresh name")))
         });
-        let [(server, tables), (mut client, others)] = sides;
-        let module = load(runtime, &mut client, name);
-        assert_eq!(tables, others, "tables of a tenant are numbered from 1");
+        let [(server, invoked), (mut client, ran)] = sides;
+        let (module, tables) = (load(runtime, &mut client, name), [invoked, ran]);
         Sides {
             server,
             local: Some(Local::new(client.into_session())),
@@ -65,9 +64,9 @@ impl Sides {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        let table = self.tables[TABLE];
-        self.server.put(table, key, value).expect("there is room");
-        self.with_client(|client| client.put(table, key, value).map(|_| ()).expect("there is room"));
+        let [invoked, ran] = self.tables.map(|tables| tables[TABLE]);
+        self.server.put(invoked, key, value).expect("there is room");
+        self.with_client(|client| client.put(ran, key, value).map(|_| ()).expect("there is room"));
     }
 
     fn with_client<T>(&mut self, work: impl FnOnce(&mut Client) -> T) -> T {
@@ -78,29 +77,29 @@ impl Sides {
     }
 
     fn call(&mut self, function: &str, table: usize, key: &[u8], arguments: &[u8]) -> bool {
-        let table = self.tables.get(table).copied().unwrap_or(NO_TABLE);
+        let [at_server, here] = self.tables.map(|tables| tables.get(table).copied().unwrap_or(NO_TABLE));
         let name = format!("{}.{function}", self.name);
-        let invoked = End::of(self.server.invoke(&name, table, key, arguments));
+        let invoked = End::of(self.server.invoke(&name, at_server, key, arguments));
         let local = self.local.as_mut().expect("an executor");
-        let ran = End::of(run(local, &self.module, function, (table, key, arguments)));
+        let ran = End::of(run(local, &self.module, function, (here, key, arguments)));
         assert_eq!(invoked, ran, "{name} of {key:?} with {arguments:?}");
         matches!(ran, End::Reply(_))
     }
 
     /// Compares the tables.
     fn compare(&mut self) {
-        fn held(client: &mut Client, tables: [u32; 2]) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
+        fn held(client: &mut Client, tables: [u32; 2]) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
             let mut objects = Vec::new();
-            for table in tables {
+            for (number, table) in tables.into_iter().enumerate() {
                 let listed = client.enumerate(table).map(|object| object.expect("a page"));
-                objects.extend(listed.map(|object| (table, object.key, object.value)));
+                objects.extend(listed.map(|object| (number, object.key, object.value)));
             }
             objects.sort();
             objects
         }
         let tables = self.tables;
-        let invoked = held(&mut self.server, tables);
-        assert_eq!(invoked, self.with_client(|client| held(client, tables)));
+        let invoked = held(&mut self.server, tables[0]);
+        assert_eq!(invoked, self.with_client(|client| held(client, tables[1])));
     }
 }
 
@@ -245,6 +244,10 @@ fn accounts_passwords_and_computations_are_equal_at_both_ends() {
         auth.call("set_password", TABLE, &user, &noise(&mut random, 30));
         spin.call("spin", TABLE, b"", &random.u64(..3_000_000).to_le_bytes());
         spin.call("touch", TABLE, b"absent", b"");
+        let (first, next) = (random.u64(..4).to_le_bytes(), random.u64(..4).to_le_bytes());
+        spin.put(&first, &next);
+        let chased = [&random.u32(..9).to_le_bytes()[..], &random.u64(..900).to_le_bytes()].concat();
+        spin.call("chase", TABLE, &next, &chased);
     }
     auth.compare();
 }
