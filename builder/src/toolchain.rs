@@ -23,6 +23,7 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::BuildError;
+use crate::Function;
 use crate::Package;
 use crate::artefact::Lints;
 use crate::artefact::hex;
@@ -143,6 +144,20 @@ impl Toolchain {
     pub fn try_out(package: &Package) -> Result<String, BuildError> {
         let folder = WorkFolder::temporary()?;
         Ok(Toolchain::prepare(&folder.0)?.build(package)?.warnings)
+    }
+
+    /// Returns the module that a server of this release makes of the package, in WebAssembly's own form, and its functions. Takes
+    /// some seconds, and stores nothing.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::try_out`], and [`BuildError::ModuleUnavailable`] if it has no module.
+    pub fn module_of(package: &Package) -> Result<(Vec<u8>, Vec<Function>), BuildError> {
+        let folder = WorkFolder::temporary()?;
+        let artefact = Toolchain::prepare(&folder.0)?.build(package)?;
+        let why = artefact.code.module().err().unwrap_or_default();
+        let unavailable = |why: String| BuildError::ModuleUnavailable { why };
+        let file = artefact.portable.ok_or_else(|| unavailable(why.to_owned()))?;
+        Ok((file.read().map_err(unavailable)?, artefact.functions))
     }
 
     /// Returns the same toolchain with a separate count of the processor time of builds.

@@ -63,14 +63,14 @@ pub use client::{
 pub use config::{ClientConfig, Transport};
 pub use connection::server_state;
 pub use control::{
-    Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ClusterStatus,
-    Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionModule, ExtensionResolved,
-    FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry,
-    MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, OwnedPositions,
-    PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic,
-    Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry,
-    TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word,
-    limit_words,
+    Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ByteString,
+    ClusterStatus, Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionModule,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
+    MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
+    OwnedPositions, PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right, ServerEntry,
+    SessionEntry, Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry,
+    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
+    VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;

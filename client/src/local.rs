@@ -27,7 +27,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sandstorm::{Args, Db, Level, Reply};
 use wire::{Completion, Status};
@@ -83,6 +83,8 @@ pub struct Local {
     tables: HashMap<String, u32>,
     log: Vec<(Level, String)>,
     next_id: u64,
+    /// Whether invocations end without their commits.
+    is_dry: bool,
 }
 
 /// The result of an invocation.
@@ -96,6 +98,23 @@ pub struct Finished<'a> {
     pub round_trips: u32,
     /// Number of records that it requested from the server.
     pub reads: u32,
+    /// What its last run used.
+    pub usage: Usage,
+}
+
+/// What a run of a function used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Bytes of the keys and values that it was lent.
+    pub read_bytes: usize,
+    /// Objects that it wrote; none once it has failed.
+    pub writes: usize,
+    /// Bytes of their keys and values.
+    pub write_bytes: usize,
+    /// Time in the code of a module, without its host calls; zero for a function of the program.
+    pub compute: Duration,
+    /// Bytes that a module's function has allocated, at most at any time.
+    pub arena_bytes: usize,
 }
 
 /// The reason why an invocation failed.
@@ -122,7 +141,13 @@ impl Local {
             tables: HashMap::new(),
             log: Vec::new(),
             next_id: 0,
+            is_dry: false,
         }
+    }
+
+    /// Makes invocations end without their commits, as if all that they have read were unchanged: for measurements.
+    pub fn set_dry(&mut self, is_dry: bool) {
+        self.is_dry = is_dry;
     }
 
     /// Returns the session, for other requests; [`Session::poll`] delivers their completions.
@@ -343,6 +368,9 @@ impl Local {
 
     /// Submits the commit of a successful invocation.
     fn commit(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        if self.is_dry {
+            return self.finish_as_ended(index, finished);
+        }
         let Local { session, places, .. } = self;
         let place = &places[index];
         let tag = tag_of(index, place.generation, COMMITTING);
@@ -400,8 +428,9 @@ impl Local {
         place.failure = None;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
         let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
+        let usage = place.task.usage();
         let result = result.map(|()| place.task.border.reply());
-        finished(Finished { id, result, round_trips, reads });
+        finished(Finished { id, result, round_trips, reads, usage });
         self.free.push(index);
     }
 }

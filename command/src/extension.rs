@@ -1,6 +1,7 @@
 //! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
 
 mod description;
+mod explain;
 mod here;
 mod logs;
 mod versions;
@@ -32,6 +33,7 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
             };
             install(&mut settings.connect()?, &package, name.as_deref(), placement)
         }
+        ExtensionCommand::Explain(options) => explain::explain(settings, &options),
         ExtensionCommand::List => versions::list(&mut settings.connect()?),
         ExtensionCommand::Describe { name } => description::describe(&mut settings.connect()?, &name),
         ExtensionCommand::Logs { name, lines, level, follow } => {

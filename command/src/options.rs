@@ -15,7 +15,7 @@ mod trace;
 pub use self::tao::{DemoOptions, GraphTable, TaoCommand, Through};
 pub use archive::ArchiveCommand;
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
-pub use extension::{ExtensionCommand, LogLevel, Place};
+pub use extension::{ExplainOptions, ExtensionCommand, LogLevel, Place};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use object::{
@@ -83,7 +83,7 @@ pub enum Command {
     /// Create, list, verify and restore archives of tenants, in a directory or an S3 bucket.
     #[command(subcommand)]
     Archive(ArchiveCommand),
-    /// Write, check, install, list, describe and remove extensions.
+    /// Write, check, explain, install, list, describe and remove extensions.
     #[command(subcommand)]
     Ext(ExtensionCommand),
     /// Grant other tenants the use of tables and extensions.

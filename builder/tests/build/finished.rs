@@ -45,7 +45,8 @@ fn a_finished_module_becomes_machine_code_alone() {
     assert!(checked.sources.is_empty());
     let artefact = toolchain().build(&package).unwrap();
     let Code::Finished(code) = &artefact.code else { panic!("{artefact:?}") };
-    assert_eq!(code.read().unwrap().len() as u64, artefact.bytes());
+    let portable = artefact.portable.as_ref().expect("it is a module").read().unwrap();
+    assert_eq!((code.read().unwrap().len() + portable.len()) as u64, artefact.bytes());
     assert_eq!(artefact.functions, checked.functions);
     let function = &artefact.functions[0];
     assert_eq!((&*function.name, function.mode), ("f", Mode::Read));

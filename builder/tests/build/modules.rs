@@ -69,9 +69,11 @@ fn the_projects_own_extensions_become_modules_with_the_agreed_border() {
         let artefact = toolchain().build(&package).unwrap();
         let code = artefact.code.module().unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
         let object = artefact.code.object().unwrap();
+        let portable = artefact.portable.as_ref().unwrap().read().unwrap();
         let bytes = fs::metadata(&code.path).unwrap().len() + fs::metadata(object).unwrap().len();
-        assert!(artefact.bytes() == bytes && bytes < 1 << 20);
+        assert!(artefact.bytes() == bytes + portable.len() as u64 && artefact.bytes() < 1 << 20);
         let module = toolchain().build_module(&package).unwrap();
+        assert!(module == portable);
         let mut exports = BTreeSet::new();
         for payload in Parser::new(0).parse_all(&module) {
             match payload.unwrap() {

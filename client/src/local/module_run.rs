@@ -16,8 +16,9 @@ use std::ptr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use guest::border::{self, Host, LentPart, ModuleInvocation};
+use guest::border::{self, CallKind, Host, LentPart, ModuleInvocation};
 use guest::cycles;
 use guest::fault::Guarded;
 use guest::preempt::Preemption;
@@ -129,6 +130,8 @@ struct ModuleHost {
     lent: LentPart,
     /// The text of a panic.
     last_words: String,
+    /// Cycles in host calls since the poll began.
+    call_cycles: u64,
 }
 
 /// A run of a function.
@@ -155,7 +158,12 @@ pub(super) fn start(task: Rc<Task>, thread: &Rc<ModuleThread>, (module, export):
     Box::pin(ModuleRun {
         invocation: None,
         parked: None,
-        host: Box::new(ModuleHost { task, lent: LentPart::default(), last_words: String::new() }),
+        host: Box::new(ModuleHost {
+            task,
+            lent: LentPart::default(),
+            last_words: String::new(),
+            call_cycles: 0,
+        }),
         call,
         export,
         used_cycles: 0,
@@ -204,6 +212,7 @@ impl ModuleRun {
         let ModuleThread { stacks, preemption, .. } = &*self.thread;
         let limit = cycles::of_us(self.module.limits.cpu_us);
         let slice = preemption.slice().min(limit.saturating_sub(self.used_cycles).max(1));
+        self.host.call_cycles = 0;
         let context = ptr::from_mut(&mut *self.host).cast::<c_void>();
         let begun = cycles::now();
         preemption.begin(begun, true);
@@ -226,7 +235,10 @@ impl ModuleRun {
         };
         let ended = cycles::now();
         preemption.rest(ended);
-        self.used_cycles += ended.wrapping_sub(begun);
+        let used = ended.wrapping_sub(begun);
+        self.used_cycles += used;
+        let computed = Duration::from_nanos(cycles::to_ns(used.saturating_sub(self.host.call_cycles)));
+        self.host.task.note_computed(computed, invocation.arena_asked_bytes());
         if !outcome.is_parked() {
             stacks.borrow_mut().give(stack);
             return Some(invocation.polled(outcome, &mut self.call));
@@ -304,6 +316,14 @@ fn code_of(stop: Stop) -> Code {
 /// Lent bytes lie in the arena of the task, which is cleared only while no run exists.
 impl Host for ModuleHost {
     const HAS_TICKETS: bool = true;
+
+    fn is_observed(&self) -> bool {
+        true
+    }
+
+    fn note_call(&mut self, _kind: CallKind, cycles: u64) {
+        self.call_cycles += cycles;
+    }
 
     fn lent(&mut self) -> &mut LentPart {
         &mut self.lent

@@ -10,6 +10,7 @@ mod pages;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
@@ -131,6 +132,8 @@ pub(super) struct Task {
     trouble: RefCell<Option<Error>>,
     /// Whether it is that end.
     has_ended: Cell<bool>,
+    /// Time in the code of a module, and the bytes that it has allocated.
+    computed: Cell<(Duration, usize)>,
 }
 
 impl Task {
@@ -151,6 +154,7 @@ impl Task {
             log: RefCell::default(),
             trouble: RefCell::default(),
             has_ended: Cell::new(false),
+            computed: Cell::default(),
         }
     }
 
@@ -180,6 +184,7 @@ impl Task {
         self.writes.borrow_mut().clear();
         self.trouble.replace(None);
         self.has_ended.set(false);
+        self.computed.take();
         self.border.begin(self.arena.copy(&self.key.borrow()), self.arena.copy(&self.arguments.borrow()));
     }
 

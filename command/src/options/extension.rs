@@ -3,6 +3,34 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+use crate::bytes::Bytes;
+
+/// What `splinter ext explain` runs, and on what.
+#[derive(Debug, Args)]
+pub struct ExplainOptions {
+    /// Folder of the package, or FILE.wasm with functions.toml beside it.
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub package: PathBuf,
+    /// Table that the functions get.
+    #[arg(long)]
+    pub table: String,
+    /// Number of keys of the table, each of which every function gets once.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub sample: usize,
+    /// Only this function.
+    #[arg(long)]
+    pub function: Option<String>,
+    /// Arguments of each call: text, 0xHEX or @FILE.
+    #[arg(long, default_value = "")]
+    pub arguments: Bytes,
+    /// Calls a second for which to show what they would take.
+    #[arg(long)]
+    pub rate: Option<u64>,
+    /// Name of the extension whose version in force is compared; default: the name of the folder, or of FILE.
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Place {
@@ -26,6 +54,9 @@ pub enum ExtensionCommand {
         #[arg(default_value = ".", value_name = "PATH")]
         package: PathBuf,
     },
+    /// Run the functions of a package on keys of a table, beside the version in force, and show what they cost; nothing is
+    /// installed, and nothing that they write is kept.
+    Explain(ExplainOptions),
     /// Send the source, or a finished module, to the server, which checks, compiles and loads it.
     Install {
         /// Folder of the package, or FILE.wasm with functions.toml beside it.

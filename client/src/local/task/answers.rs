@@ -12,8 +12,8 @@ use wire::{Changes, CommitRead, Completion, Request, Status, reply};
 
 use super::pages::ScannedPages;
 use super::{Lookup, Operation, PageOf, State, Task};
-use crate::local::LocalFailure;
 use crate::local::border::Border;
+use crate::local::{LocalFailure, Usage};
 use crate::{Error, Session};
 
 impl Task {
@@ -183,6 +183,25 @@ impl Task {
     /// Returns the number of operations without a reply.
     pub(in crate::local) fn waiting(&self) -> usize {
         self.waiting.get()
+    }
+
+    /// Returns what the run has used.
+    pub(in crate::local) fn usage(&self) -> Usage {
+        let ((compute, arena_bytes), writes) = (self.computed.get(), self.writes.borrow());
+        let input_bytes = self.key.borrow().len() + self.arguments.borrow().len();
+        Usage {
+            read_bytes: self.arena.bytes() - input_bytes,
+            writes: writes.len(),
+            write_bytes: writes.bytes(),
+            compute,
+            arena_bytes,
+        }
+    }
+
+    /// Notes what a poll of a module has computed, and the bytes that its function has allocated.
+    #[cfg(feature = "modules")]
+    pub(in crate::local) fn note_computed(&self, time: std::time::Duration, arena_bytes: usize) {
+        self.computed.set((self.computed.get().0 + time, arena_bytes));
     }
 
     /// Returns the number of objects requested in all runs.
