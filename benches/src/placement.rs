@@ -52,7 +52,7 @@ pub struct PlacementSettings {
 /// Where the function runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Place {
+enum RunsAt {
     Server,
     Client,
 }
@@ -62,7 +62,7 @@ enum Place {
 struct PlacementCase {
     gets: u32,
     cycles: u64,
-    place: Place,
+    place: RunsAt,
 }
 
 /// What one case did in one run.
@@ -104,15 +104,15 @@ pub fn run(settings: &PlacementSettings) -> Result<(), String> {
     let (table, module) = prepare(&access, settings)?;
     let cases = settings.gets.iter().flat_map(|&gets| {
         settings.cycles.iter().flat_map(move |&cycles| {
-            [Place::Server, Place::Client].map(|place| PlacementCase { gets, cycles, place })
+            [RunsAt::Server, RunsAt::Client].map(|place| PlacementCase { gets, cycles, place })
         })
     });
     let rows = report.rounds(settings.pair.runs, settings, cases, |case, run| {
         let seed = settings.pair.seed + run as u64;
         let load = PlacementLoad { access: &access, table, module: &module, settings, seed };
         let figures = match case.place {
-            Place::Server => load.invoke(case)?,
-            Place::Client => load.run_here(case)?,
+            RunsAt::Server => load.invoke(case)?,
+            RunsAt::Client => load.run_here(case)?,
         };
         if !figures.errors.is_empty() {
             return Err(format!("{case:?} went wrong: {:?}", figures.errors));

@@ -12,6 +12,9 @@
 //! reason that may pass is built again too, [`MODULE_ATTEMPTS_MAX`](crate::limits::MODULE_ATTEMPTS_MAX) times in all.
 
 use std::fs;
+use std::io::Read;
+use std::io::Seek;
+use std::io::SeekFrom;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -73,6 +76,26 @@ impl ModuleFile {
     #[must_use]
     pub fn sha256(&self) -> &str {
         &self.sha256
+    }
+
+    /// Returns a part of the file, which is not compared with anything, and the bytes of the whole file. Whoever puts the parts
+    /// together compares them with the [hash](ModuleFile::sha256).
+    ///
+    /// # Errors
+    /// The reason, when the file cannot be read, or is shorter than `from`.
+    pub fn part(&self, from: u64, bytes_max: usize) -> Result<(Vec<u8>, u64), String> {
+        let part = || {
+            let mut file = fs::File::open(&self.path)?;
+            let all_bytes = file.seek(SeekFrom::End(0))?;
+            if from > all_bytes {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            file.seek(SeekFrom::Start(from))?;
+            let mut part = Vec::new();
+            file.take(bytes_max as u64).read_to_end(&mut part)?;
+            Ok((part, all_bytes))
+        };
+        part().map_err(|error: std::io::Error| format!("{}: {error}", self.path.display()))
     }
 
     /// Returns the contents of the file, read once and compared with the hash that the builder wrote for it.

@@ -31,6 +31,8 @@ pub(crate) const TRANSACTION_WAIT_US_MAX: u64 = 10_000;
 
 /// Bytes of a module that is read from a server: its own limit.
 pub(crate) const MODULE_BYTES_MAX: u64 = 2 << 20;
+/// Bytes of a piece of it at least, but for the last one.
+pub(crate) const MODULE_PIECE_BYTES_MIN: u64 = 64 << 10;
 /// Processor time of a module's function after which others get their turn, in microseconds.
 #[cfg(feature = "modules")]
 pub(crate) const MODULE_SLICE_US: u64 = 1_000;

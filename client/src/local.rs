@@ -30,6 +30,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sandstorm::{Args, Db, Level, Reply};
+#[cfg(feature = "modules")]
+use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 use wire::{Completion, Status};
 
 #[cfg(feature = "modules")]
@@ -85,6 +87,9 @@ pub struct Local {
     next_id: u64,
     /// Whether invocations end without their commits.
     is_dry: bool,
+    /// What this thread has for modules, once there was one.
+    #[cfg(feature = "modules")]
+    modules: Option<Rc<ModuleThread>>,
 }
 
 /// The result of an invocation.
@@ -142,6 +147,8 @@ impl Local {
             log: Vec::new(),
             next_id: 0,
             is_dry: false,
+            #[cfg(feature = "modules")]
+            modules: None,
         }
     }
 
@@ -181,7 +188,7 @@ impl Local {
     /// modules need there.
     ///
     /// # Errors
-    /// `UnknownFunction`; `Unavailable` if the kernel has no memory or no timer for this thread.
+    /// `UnknownFunction`, `KeyTooLarge`, `ArgumentsTooLarge`; `Unavailable` if the kernel has no memory or no timer for this thread.
     #[cfg(feature = "modules")]
     pub fn spawn_module(
         &mut self,
@@ -194,8 +201,20 @@ impl Local {
         let refused = |status, text: String| Error::Refused { status, text };
         let export = module.function(function);
         let export = export.ok_or_else(|| refused(Status::UnknownFunction, function.to_owned()))?;
-        let thread = ModuleThread::of_this_thread();
-        let thread = thread.map_err(|error| refused(Status::Unavailable, error.to_string()))?;
+        if key.len() > KEY_BYTES_MAX {
+            return Err(refused(Status::KeyTooLarge, String::new()));
+        }
+        if arguments.len() > ARGUMENTS_BYTES_MAX {
+            return Err(refused(Status::ArgumentsTooLarge, String::new()));
+        }
+        let thread = match &self.modules {
+            Some(thread) => Rc::clone(thread),
+            None => {
+                let made = ModuleThread::of_this_thread();
+                let made = made.map_err(|error| refused(Status::Unavailable, error.to_string()))?;
+                Rc::clone(self.modules.insert(made))
+            }
+        };
         let runnable = module.runnable().clone();
         let limits = runnable.limits.of_task(key.len() + arguments.len());
         let (export, may_write) = (export.export, export.may_write);
@@ -379,6 +398,8 @@ impl Local {
             Some(Ok(())) => {}
             // Repeated at the next poll.
             Some(Err(Error::Full)) => self.blocked.push_back(index),
+            // What it has read cannot be checked: it has failed anyway.
+            Some(Err(_)) if self.places[index].failure.is_some() => self.finish_as_ended(index, finished),
             Some(Err(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
     }
@@ -395,6 +416,7 @@ impl Local {
             Err(None) => {
                 self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
             }
+            Err(Some(_)) if self.places[index].failure.is_some() => self.finish_as_ended(index, finished),
             Err(Some(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
     }

@@ -29,7 +29,7 @@ mod usage;
 
 use clap::Parser;
 use failure::Failure;
-use options::{Command, Options, Place, ServerCommand};
+use options::{Command, Options, RunsAt, ServerCommand};
 use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
@@ -77,8 +77,8 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Invoke { function, table, key, arguments, version, at, .. } => {
             let call = (&*table, &key, &arguments);
             match at {
-                Place::Server => extension::invoke(settings, &function, call, version),
-                Place::Client => extension::run_here(settings, &function, call, version),
+                RunsAt::Server => extension::invoke(settings, &function, call, version),
+                RunsAt::Client => extension::run_here(settings, &function, call, version),
             }
         }
         Command::Trace(options) => trace::run(settings, &options),

@@ -15,7 +15,7 @@ mod trace;
 pub use self::tao::{DemoOptions, GraphTable, TaoCommand, Through};
 pub use archive::ArchiveCommand;
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
-pub use extension::{ExplainOptions, ExtensionCommand, LogLevel, Place};
+pub use extension::{ExplainOptions, ExtensionCommand, LogLevel, RunsAt};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use object::{
@@ -107,7 +107,7 @@ pub enum Command {
         version: Option<u32>,
         /// Where it runs: at the server, or in this program, which reads its module and then the objects over the network.
         #[arg(long, value_enum, default_value = "server")]
-        at: Place,
+        at: RunsAt,
         #[command(flatten)]
         waits: AnswerOptions,
     },

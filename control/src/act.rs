@@ -39,12 +39,7 @@ impl AdminRequest<'_> {
             AdminRequest::ExtensionPin { name, version } => format!("extension pin {name}@{version}"),
             AdminRequest::ExtensionPromote { name } => format!("extension promote {name}"),
             AdminRequest::GrantCreate { name, to, right } => grant(name, to, *right),
-            AdminRequest::GrantRevoke { subject: Subject::Table, name, to } => {
-                format!("revoke table {name} from {to}")
-            }
-            AdminRequest::GrantRevoke { subject: Subject::Extension, name, to } => {
-                format!("revoke extension {name} from {to}")
-            }
+            AdminRequest::GrantRevoke { subject, name, to } => revocation(*subject, name, to),
             AdminRequest::TabletSplit { table, at } => format!("cluster split {table} {at:016x}"),
             AdminRequest::TabletMerge { table, at } => format!("cluster merge {table} {at:016x}"),
             AdminRequest::MigrationBegin { table, first, last, target, mode } => {
@@ -89,6 +84,14 @@ impl AdminRequest<'_> {
 
 fn adoption(server: u32, gives_up_replicas: bool) -> String {
     format!("cluster adopt {server}{}", if gives_up_replicas { ", without its replicas" } else { "" })
+}
+
+fn revocation(subject: Subject, name: &str, to: &str) -> String {
+    let subject = match subject {
+        Subject::Table => "table",
+        Subject::Extension => "extension",
+    };
+    format!("revoke {subject} {name} from {to}")
 }
 
 fn limits_change(name: &str, changes: &[LimitChange<'_>], force: bool) -> String {

@@ -8,7 +8,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{ByteString, Statistic};
+use crate::Statistic;
+use crate::byte_string::ByteString;
 
 /// The access mode of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

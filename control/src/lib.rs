@@ -14,6 +14,7 @@
 
 mod act;
 mod archive;
+mod byte_string;
 mod cluster;
 mod extension;
 mod request;
@@ -21,9 +22,9 @@ mod table;
 mod tenant;
 
 pub use archive::{
-    ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, OwnedPositions,
-    Restored,
+    ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension, ArchivedTable, OwnedPositions, Restored,
 };
+pub use byte_string::ByteString;
 pub use cluster::{
     Adopted, ClusterStatus, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
     MigrationWait, PlanEntry, PlanProgress, ServerEntry, TabletEntry,

@@ -26,6 +26,19 @@ pub fn remove_from(mask: &mut libc::sigset_t) {
     unsafe { libc::sigdelset(mask, NUMBER) };
 }
 
+/// Unblocks the signal, and those of faults, on a thread that is to run untrusted code and that somebody else has begun. One
+/// system call.
+pub fn deliver() {
+    let mut all = set();
+    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+        // SAFETY: a valid set and a signal that exists.
+        unsafe { libc::sigaddset(&raw mut all, fault) };
+    }
+    // SAFETY: a valid set; null means that the old mask is not returned.
+    let failed = unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const all, ptr::null_mut()) };
+    debug_assert_eq!(failed, 0, "the kernel knows how to unblock signals");
+}
+
 /// Blocks the signal on this thread. One system call.
 pub fn block() {
     change(libc::SIG_BLOCK);

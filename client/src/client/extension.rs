@@ -9,7 +9,7 @@ use wire::Status;
 use super::{Client, Function};
 use crate::Error;
 use crate::answers::unintelligible;
-use crate::limits::MODULE_BYTES_MAX;
+use crate::limits::{MODULE_BYTES_MAX, MODULE_PIECE_BYTES_MIN};
 
 impl Client {
     /// Calls a function by name and returns its reply. The name is `extension.function`, which uses the current
@@ -132,13 +132,17 @@ impl Client {
     pub fn extension_module(&mut self, name: &str, version: u32) -> Result<ExtensionModule, Error> {
         let piece = |version, from| AdminRequest::ExtensionModule { name, version, from };
         let mut module = self.session.administer::<ExtensionModule>(&piece(version, 0))?;
+        if module.all_bytes > MODULE_BYTES_MAX {
+            return Err(unintelligible("a module"));
+        }
         loop {
             let from = module.bytes.0.len() as u64;
             if from >= module.all_bytes {
                 return Ok(module);
             }
             let next = self.session.administer::<ExtensionModule>(&piece(module.version, from))?;
-            if next.sha256 != module.sha256 || next.bytes.0.is_empty() || from > MODULE_BYTES_MAX {
+            let is_piece = next.bytes.0.len() as u64 >= (module.all_bytes - from).min(MODULE_PIECE_BYTES_MIN);
+            if next.sha256 != module.sha256 || !is_piece {
                 return Err(unintelligible("a piece of the module"));
             }
             module.bytes.0.extend(next.bytes.0);

@@ -14,6 +14,7 @@ use sandstorm::abi::{
     RawEntry, RawListed, RawRange, RawRecord, RawScanned, RawSlice, TTL_FOREVER,
 };
 use sandstorm::{Args, Condition, Db, Level, Reply};
+use wire::limits::KEY_BYTES_MAX;
 
 use super::Run;
 use super::border::NOTHING;
@@ -142,6 +143,10 @@ pub(super) unsafe fn scan_page(
     (entries, capacity): (*mut RawEntry, usize),
 ) -> Result<RawScanned, Stop> {
     let mut scanned = RawScanned { count: 0, last: NOTHING, ended: 0, page: NOTHING };
+    // Before they are copied: a module may pass all of its memory.
+    if [range.from, range.to, range.prefix, range.after].iter().any(|bound| bound.bytes > KEY_BYTES_MAX) {
+        return Err(sandstorm::Error::KeyTooLarge.into());
+    }
     // SAFETY: as the caller promises.
     let range = unsafe { page_of(range) };
     task.read_page(ticket, table, range, capacity, |met, cursor| {
@@ -166,6 +171,9 @@ pub(super) unsafe fn list_page(
     cursor: &[u8],
     (entries, capacity): (*mut RawEntry, usize),
 ) -> Result<RawListed, Stop> {
+    if cursor.len() > CURSOR_BYTES_MAX {
+        return Err(sandstorm::Error::CursorInvalid.into());
+    }
     let of = PageOf::Table { cursor: cursor.to_vec() };
     let mut listed = RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX], page: NOTHING };
     task.read_page(ticket, table, of, capacity, |met, cursor| {

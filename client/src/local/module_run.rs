@@ -23,6 +23,7 @@ use guest::cycles;
 use guest::fault::Guarded;
 use guest::preempt::Preemption;
 use guest::running::{self, ParkedStack};
+use guest::signal;
 use guest::stack::{Cause, StackPool};
 use guest::wasm::{Code as ModuleCode, Import};
 use sandstorm::abi::{
@@ -36,6 +37,9 @@ use super::border::Border;
 use super::host::{increment_by, increment_float_by, level_of, list_page, scan_page, wall_ms};
 use super::task::{Stop, Task, TaskLimits};
 use crate::limits::{MODULE_INSTANCES_KEPT, MODULE_SLICE_US, PANIC_TEXT_BYTES_MAX};
+
+/// Slices that one poll takes at most: its timer is set for two.
+const SLICES_MAX: u64 = 3;
 
 /// What modules may import.
 pub(super) static IMPORTS: [Import; 12] = border::imports::<ModuleHost>();
@@ -95,6 +99,7 @@ impl ModuleThread {
         if let Some(known) = THREAD.with(|thread| thread.borrow().upgrade()) {
             return Ok(known);
         }
+        signal::deliver();
         let made = Rc::new(ModuleThread {
             stacks: RefCell::new(StackPool::new()?),
             idle: RefCell::default(),
@@ -214,17 +219,25 @@ impl ModuleRun {
         let slice = preemption.slice().min(limit.saturating_sub(self.used_cycles).max(1));
         self.host.call_cycles = 0;
         let context = ptr::from_mut(&mut *self.host).cast::<c_void>();
+        let parked = self.parked.take();
+        let free = match parked {
+            Some(_) => None,
+            None => Some(stacks.borrow_mut().take().map_err(|_| Cause::OutOfMemory)),
+        };
+        let free = match free.transpose() {
+            Ok(free) => free,
+            Err(cause) => return Some(Err(cause)),
+        };
         let begun = cycles::now();
         preemption.begin(begun, true);
         preemption.watch(begun, 1);
-        let (stack, outcome) = match self.parked.take() {
-            Some(parked) => {
+        let (stack, outcome) = match (parked, free) {
+            (Some(parked), _) => {
                 // SAFETY: parked by this run on this thread, with the same context, and resumed once. The thread is guarded.
                 let outcome = unsafe { running::resume(&parked, ptr::null_mut(), context, begun + slice) };
                 (parked.into_stack(), outcome)
             }
-            None => {
-                let Ok(stack) = stacks.borrow_mut().take() else { return Some(Err(Cause::OutOfMemory)) };
+            (None, Some(stack)) => {
                 let entry = invocation.entry(self.export);
                 // SAFETY: the entry is the instance's latest one, which this run alone uses and abandons if it is parked and never
                 // resumed; the context is the host that the imports expect. The thread is guarded.
@@ -232,25 +245,36 @@ impl ModuleRun {
                     unsafe { running::run_module(&stack, ptr::null_mut(), context, begun + slice, entry) };
                 (stack, outcome)
             }
+            (None, None) => unreachable!("a run has a parked stack or a free one"),
         };
         let ended = cycles::now();
         preemption.rest(ended);
-        let used = ended.wrapping_sub(begun);
+        // A poll that seems to have lasted longer had no core for a while.
+        let used = ended.wrapping_sub(begun).min(SLICES_MAX * preemption.slice());
         self.used_cycles += used;
         let computed = Duration::from_nanos(cycles::to_ns(used.saturating_sub(self.host.call_cycles)));
         self.host.task.note_computed(computed, invocation.arena_asked_bytes());
         if !outcome.is_parked() {
             stacks.borrow_mut().give(stack);
-            return Some(invocation.polled(outcome, &mut self.call));
+            let polled = invocation.polled(outcome, &mut self.call);
+            return Some(match polled {
+                Ok(PENDING) if self.used_cycles >= limit => Err(self.over_time()),
+                polled => polled,
+            });
         }
         if self.used_cycles >= limit {
             invocation.abandon();
             stacks.borrow_mut().give(stack);
-            self.host.last_words = "invocation_cpu_us".to_owned();
-            return Some(Err(Cause::Abort));
+            return Some(Err(self.over_time()));
         }
         self.parked = Some(ParkedStack::new(stack, outcome));
         None
+    }
+
+    /// Notes which limit the run has reached.
+    fn over_time(&mut self) -> Cause {
+        self.host.last_words = "invocation_cpu_us".to_owned();
+        Cause::Abort
     }
 
     /// Ends the run of a function that has returned this code.
@@ -300,8 +324,12 @@ impl Drop for ModuleRun {
             invocation.abandon();
             self.thread.stacks.borrow_mut().give(parked.into_stack());
         }
-        invocation.reset(&self.call, self.host.lent);
-        self.thread.give(&self.module, invocation);
+        // One that would have to be made anew for the next invocation is made when there is one: also because this may be the end of
+        // the thread, where there is nothing left to make it with.
+        if self.module.source_checked && !invocation.is_spent() {
+            invocation.reset(&self.call, self.host.lent);
+            self.thread.give(&self.module, invocation);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use builder::ModuleCompiler;
+use builder::limits::FUNCTIONS_MAX;
 use control::{ExtensionModule, FunctionMode, Statistic};
 use guest::border::HEAP_BASE_MAX;
 use guest::wasm;
@@ -21,6 +22,11 @@ use sandstorm::abi::wasm32::{BORDER_VERSION, ENTRY_PREFIX};
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::module_run::{IMPORTS, ModuleLimits, Runnable};
+
+/// The most that a server lets an invocation use: of processor time, polls, and bytes written.
+const CPU_US_MAX: u64 = 10_000_000;
+const YIELDS_MAX: u64 = 10_000_000;
+const WRITE_BYTES_MAX: usize = 64 << 20;
 
 /// Held while a module is loaded: one at a time.
 static LOADING: Mutex<()> = Mutex::new(());
@@ -93,6 +99,9 @@ impl ModuleRuntime {
         if module.border != BORDER_VERSION {
             return Err(ModuleError::Border { server: module.border });
         }
+        if module.functions.len() > FUNCTIONS_MAX {
+            return Err(ModuleError::Refused { why: "it has too many functions".to_owned() });
+        }
         if builder::sha256_of(&module.bytes.0) != module.sha256 {
             return Err(ModuleError::Changed);
         }
@@ -163,19 +172,20 @@ impl Module {
     }
 }
 
-/// Returns the limits of a tenant's invocations. What the server does not name is as small as it can be.
+/// Returns the limits of a tenant's invocations, within what a server can allow at most. What it does not name is as small as it can
+/// be.
 fn limits_of(statistics: &[Statistic]) -> ModuleLimits {
     let limit =
         |name: &str| statistics.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
     let size = |name| usize::try_from(limit(name)).unwrap_or(usize::MAX);
     ModuleLimits {
-        cpu_us: limit("invocation_cpu_us"),
-        yields: limit("invocation_yields"),
+        cpu_us: limit("invocation_cpu_us").min(CPU_US_MAX),
+        yields: limit("invocation_yields").min(YIELDS_MAX),
         arena_bytes: size("invocation_arena_bytes"),
         reads: size("invocation_reads"),
         read_bytes: size("invocation_read_bytes"),
         writes: size("invocation_writes"),
-        write_bytes: size("invocation_write_bytes"),
+        write_bytes: size("invocation_write_bytes").min(WRITE_BYTES_MAX),
         reply_bytes: size("invocation_reply_bytes").min(REPLY_BYTES_MAX),
     }
 }

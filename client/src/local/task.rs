@@ -7,6 +7,7 @@
 
 mod answers;
 mod pages;
+mod spending;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,20 +15,23 @@ use std::time::Duration;
 
 use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
-use wire::limits::{COMMIT_WRITES_MAX, KEY_BYTES_MAX, TTL_MS_MAX, VALUE_BYTES_MAX};
+use wire::limits::{KEY_BYTES_MAX, TTL_MS_MAX, VALUE_BYTES_MAX};
 
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
-use super::border::{Arena, Border};
+use self::spending::Spending;
+pub(super) use self::spending::TaskLimits;
+use super::border::{Arena, Border, NOTHING};
 use crate::Error;
-use crate::write_set::WriteSet;
+use crate::write_set::{PendingWrite, WriteSet};
 
 /// Maximum number of operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
-/// Maximum number of bytes lent to one invocation.
-const LENT_BYTES_MAX: usize = 256 << 20;
-/// Maximum number of kept log lines of one invocation.
-const LOG_LINES_MAX: usize = 100;
+/// Bytes of a kept log line, as at the server.
+const LINE_BYTES_MAX: usize = 256;
+/// Operations for which an invocation's place keeps memory once it has asked for more bytes than [`ASKED_BYTES_KEPT`].
+const OPERATIONS_KEPT: usize = 1024;
+const ASKED_BYTES_KEPT: usize = 1 << 20;
 
 /// The kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,28 +42,6 @@ pub(super) enum Lookup {
     Table,
     /// Read a page of a table, which the operation's `page` describes.
     Page,
-}
-
-/// What one invocation may read and write.
-#[derive(Clone, Copy)]
-pub(super) struct TaskLimits {
-    /// Objects requested.
-    pub(super) reads: usize,
-    /// Bytes of all objects read, and of the input.
-    pub(super) read_bytes: usize,
-    pub(super) writes: usize,
-    /// Bytes of keys and values written.
-    pub(super) write_bytes: usize,
-}
-
-impl TaskLimits {
-    /// Those of the program's own functions.
-    pub(super) const OWN: TaskLimits = TaskLimits {
-        reads: OPERATIONS_MAX,
-        read_bytes: LENT_BYTES_MAX,
-        writes: COMMIT_WRITES_MAX,
-        write_bytes: usize::MAX,
-    };
 }
 
 /// The reason why a host call returns no result now.
@@ -116,7 +98,7 @@ pub(super) struct Task {
     pub(super) border: Border,
     arena: Arena,
     may_write: Cell<bool>,
-    limits: Cell<TaskLimits>,
+    spending: Spending,
     key: RefCell<Vec<u8>>,
     arguments: RefCell<Vec<u8>>,
     operations: RefCell<Operations>,
@@ -142,7 +124,7 @@ impl Task {
             border: Border::new(reply_bytes_max),
             arena: Arena::new(),
             may_write: Cell::new(false),
-            limits: Cell::new(TaskLimits::OWN),
+            spending: Spending::new(),
             key: RefCell::default(),
             arguments: RefCell::default(),
             operations: RefCell::default(),
@@ -167,7 +149,7 @@ impl Task {
         arguments: &[u8],
     ) {
         self.may_write.set(may_write);
-        self.limits.set(limits);
+        self.spending.allow(limits);
         self.key.replace_with(|old| refill(old, key));
         self.arguments.replace_with(|old| refill(old, arguments));
         self.reads.set(0);
@@ -178,7 +160,14 @@ impl Task {
     /// Prepares the task for another run of the same invocation.
     pub(super) fn begin_again(&self) {
         self.arena.clear();
-        self.operations.borrow_mut().count = 0;
+        let mut operations = self.operations.borrow_mut();
+        operations.count = 0;
+        if self.spending.begin() > ASKED_BYTES_KEPT {
+            operations.list.truncate(OPERATIONS_KEPT);
+            operations.list.iter_mut().for_each(|operation| operation.key = Vec::new());
+        }
+        drop(operations);
+        self.version_found.set(0);
         self.asked.borrow_mut().clear();
         self.waiting.set(0);
         self.writes.borrow_mut().clear();
@@ -236,6 +225,10 @@ impl Task {
             let index = self.ask(Lookup::Page, table, &[])?;
             let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
             let own = self.may_write.get().then(|| of.own_keys(table, &self.writes.borrow()));
+            let own_bytes = own.iter().flatten().map(Vec::len).sum::<usize>();
+            if !self.spending.asks(of.bytes() + own_bytes) {
+                return Err(sandstorm::Error::LimitExceeded.into());
+            }
             let page = AskedPage::new(of, objects_max, own);
             self.operations.borrow_mut().list[index].page = Some(Box::new(page));
             *ticket = index as u64 + 1;
@@ -269,7 +262,7 @@ impl Task {
         if value.is_some_and(|(_, ttl_ms)| ttl_ms.is_some_and(|ttl_ms| !(1..=TTL_MS_MAX).contains(&ttl_ms))) {
             return Err(sandstorm::Error::OutOfRange.into());
         }
-        let mut seen = self.seen(table, key);
+        let mut seen = self.seen(table, key, false);
         if seen.is_none() && condition != Condition::Always {
             seen = Some(self.look(ticket, table, key)?);
         }
@@ -296,7 +289,7 @@ impl Task {
         sum: impl FnOnce([u8; 8]) -> Option<[u8; 8]>,
     ) -> Result<[u8; 8], Stop> {
         self.check_write(key, None)?;
-        let seen = match self.seen(table, key) {
+        let seen = match self.seen(table, key, true) {
             Some(seen) => seen,
             None => self.look(ticket, table, key)?,
         };
@@ -318,7 +311,7 @@ impl Task {
         key: &[u8],
         value: Option<(&[u8], Option<u64>)>,
     ) -> Result<(), sandstorm::Error> {
-        let (mut writes, limits) = (self.writes.borrow_mut(), self.limits.get());
+        let (mut writes, limits) = (self.writes.borrow_mut(), self.spending.limits());
         if writes.len() >= limits.writes && writes.get(table, key).is_none() {
             return Err(sandstorm::Error::LimitExceeded);
         }
@@ -329,9 +322,9 @@ impl Task {
 
     /// Keeps a log line.
     pub(super) fn log(&self, level: Level, text: &[u8]) {
-        let mut log = self.log.borrow_mut();
-        if log.len() < LOG_LINES_MAX {
-            log.push((level, String::from_utf8_lossy(text).into_owned()));
+        if self.spending.logs() {
+            let text = &text[..text.len().min(LINE_BYTES_MAX)];
+            self.log.borrow_mut().push((level, String::from_utf8_lossy(text).into_owned()));
         }
     }
 
@@ -353,13 +346,19 @@ impl Task {
         if key.len() > KEY_BYTES_MAX {
             return Err(sandstorm::Error::KeyTooLarge);
         }
-        let own = if ask == Lookup::Object { self.own_write(table, key) } else { None };
+        let is_own = ask == Lookup::Object && self.writes.borrow().get(table, key).is_some();
+        let is_read = ask != Lookup::Table && !is_own;
         let mut operations = self.operations.borrow_mut();
         let index = operations.count;
-        if index >= OPERATIONS_MAX.min(self.limits.get().reads) {
+        if index == OPERATIONS_MAX
+            || is_read && !self.spending.reads(1)
+            || !self.spending.asks(key.len())
+            || is_own && !self.may_be_lent_more()
+        {
             return Err(sandstorm::Error::LimitExceeded);
         }
-        let (state, is_own) = (own.map_or(State::Waiting, State::Done), own.is_some());
+        let own = if is_own { self.own_write(table, key) } else { None };
+        let state = own.map_or(State::Waiting, State::Done);
         if let Some(operation) = operations.list.get_mut(index) {
             let key = refill(&mut operation.key, key);
             *operation = Operation { ask, table, key, state, is_own, ttl_ms: None, page: None };
@@ -406,8 +405,8 @@ impl Task {
         Ok(Seen { record, ttl_ms })
     }
 
-    /// Returns an object as the invocation wrote it, or else first read it.
-    fn seen(&self, table: u32, key: &[u8]) -> Option<Seen> {
+    /// Returns an object as the invocation wrote it, or else first read it; of what it wrote, if it `adds`, the value of a number.
+    fn seen(&self, table: u32, key: &[u8], adds: bool) -> Option<Seen> {
         let operations = self.operations.borrow();
         let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {
             State::Done(record)
@@ -420,10 +419,15 @@ impl Task {
             }
             _ => None,
         });
-        match self.own_write(table, key) {
-            Some(record) => {
-                let ttl_ms = self.writes.borrow().get(table, key).and_then(|write| write.ttl_ms);
-                Some(Seen { record, ttl_ms })
+        let writes = self.writes.borrow();
+        match writes.get(table, key) {
+            Some(PendingWrite { value: None, .. }) => Some(Seen { record: Border::NO_RECORD, ttl_ms: None }),
+            Some(PendingWrite { value: Some(value), ttl_ms }) => {
+                // Of anything else the length is wrong, whatever it is.
+                let number = value.first_chunk::<8>().filter(|_| adds && value.len() == 8);
+                let value = number.map_or(NOTHING, |number| self.arena.copy(number));
+                let record = RawRecord { value, version: VERSION_UNAPPLIED };
+                Some(Seen { record, ttl_ms: *ttl_ms })
             }
             None => read.map(|(record, ttl_ms)| Seen { record, ttl_ms }),
         }

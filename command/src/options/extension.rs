@@ -33,7 +33,7 @@ pub struct ExplainOptions {
 
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Place {
+pub enum RunsAt {
     /// Beside the data, in one round trip.
     Server,
     /// In this program, if it is the tenant's own extension; needs splinter-wasmc and bubblewrap.

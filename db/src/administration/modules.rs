@@ -32,9 +32,7 @@ pub(super) fn read(
     let installed = installed.ok_or_else(missing)?;
     let unavailable = |why: &str| Refusal::new(Status::Unavailable, format!("`{name}` has no module: {why}"));
     let file = installed.portable.as_ref().ok_or_else(|| unavailable(installed.extension.no_module()))?;
-    let module = file.read().map_err(|why| unavailable(&why))?;
-    let piece = usize::try_from(from).ok().and_then(|from| module.get(from..));
-    let piece = piece.ok_or_else(|| Refusal::from(Status::OutOfRange))?;
+    let (bytes, all_bytes) = file.part(from, MODULE_PIECE_BYTES).map_err(|why| unavailable(&why))?;
     Ok(control::encode(&ExtensionModule {
         extension: installed.extension.id,
         version: installed.extension.version,
@@ -43,7 +41,7 @@ pub(super) fn read(
         functions: functions(installed),
         limits: description::limits(&control.accounts.of(tenant)),
         sha256: file.sha256().to_owned(),
-        all_bytes: module.len() as u64,
-        bytes: ByteString(piece[..piece.len().min(MODULE_PIECE_BYTES)].to_vec()),
+        all_bytes,
+        bytes: ByteString(bytes),
     }))
 }

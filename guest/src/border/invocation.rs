@@ -94,6 +94,12 @@ impl ModuleInvocation {
         self.is_begun
     }
 
+    /// Returns whether its run did not return, so that it must be made anew.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.instance.is_spent()
+    }
+
     /// Returns whether another invocation may run in it.
     #[inline]
     #[must_use]
@@ -109,6 +115,10 @@ impl ModuleInvocation {
     #[inline]
     pub unsafe fn begin(&mut self, call: &mut Call, arena_bytes: usize) -> LentPart {
         debug_assert!(!self.is_begun, "one invocation at a time");
+        assert!(
+            call.key.bytes <= KEY_BYTES_MAX && call.arguments.bytes <= ARGUMENTS_BYTES_MAX,
+            "an input has its limits"
+        );
         self.is_begun = true;
         let Layout { work, reply, lent } = self.layout;
         let memory = LinearMemory::of(&self.instance.memory());

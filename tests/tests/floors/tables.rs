@@ -129,7 +129,7 @@ pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
 /// The modules of the server, bottom to top. A module imports only from floors below its own. `tablet`
 /// stands above `tenant`, since a table belongs to a tenant.
 pub const SERVER_FLOORS: &[&[&str]] = &[
-    &["limits", "clock", "sync"],
+    &["limits", "clock", "sync", "weakened"],
     &["metrics", "config", "process"],
     &["sched", "tenant", "peer", "etcd", "durability"],
     &["tablet"],

@@ -119,6 +119,88 @@ fn what_computes_for_long_lets_others_go_on_and_is_ended_at_its_limit() {
     assert!(client.get(table, b"mark").expect("an answer").is_none(), "nothing of it is left");
 }
 
+/// Uses up one thing in small steps, each of which is well within its limits.
+const NIBBLES: &str = "#![no_std]
+extern crate alloc;
+use alloc::format;
+use sandstorm::{Args, Db, Error, KeyRange, Level, Reply};
+sandstorm::extension! { write computes, write overwrites, write logs, write asks, write scans }
+async fn computes(db: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    loop {
+        for _ in 0..100_000 { core::hint::spin_loop(); }
+        db.yield_now().await;
+    }
+}
+async fn overwrites(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    loop {
+        db.put(args.table(), args.key(), args.bytes()).await?;
+        if db.get(args.table(), args.key()).await?.is_none() { return Ok(()); }
+    }
+}
+async fn logs(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    for _ in 0..200 {
+        db.log(Level::Error, format_args!(\"{}\", core::str::from_utf8(args.bytes()).unwrap_or_default()));
+        db.yield_now().await;
+    }
+    Err(Error::Application(1))
+}
+async fn asks(db: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    for number in 0.. {
+        match db.table(&format!(\"t{number}\")).await {
+            Err(Error::UnknownTable) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+async fn scans(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    for first in 0..40u8 {
+        let prefix = [first];
+        let mut scan = db.scan(args.table(), KeyRange::prefix(&prefix));
+        while scan.next().await?.is_some() {}
+    }
+    Err(Error::Application(5))
+}
+";
+
+#[test]
+fn what_is_used_up_in_small_steps_ends_all_the_same() {
+    let server = Server::start();
+    let mut client = server.client(&server.tenant("acme"));
+    let table = client.table_create_ordered("ordered").expect("a fresh name");
+    install_source(&mut client, "nibbles", NIBBLES).expect("it compiles");
+    let module = load(&runtime(), &mut client, "nibbles");
+    let mut local = Local::new(client.into_session());
+    let large = vec![b'x'; 1 << 20];
+    for (function, status) in [
+        ("computes", Status::ExtensionKilled),
+        ("overwrites", Status::LimitExceeded),
+        ("asks", Status::LimitExceeded),
+    ] {
+        let ended = run(&mut local, &module, function, (table, b"key", &large));
+        assert_eq!(ended.expect_err(function).status(), Some(status), "{function}");
+    }
+    for (function, number) in [("logs", 1), ("scans", 5)] {
+        let ended = run(&mut local, &module, function, (table, b"key", &large)).expect_err(function);
+        assert!(
+            matches!(ended, Error::ExtensionFailed { code, .. } if code == number),
+            "{function}: {ended}"
+        );
+    }
+    let lines = local.take_log();
+    assert!(lines.len() <= 100 && lines.iter().all(|(_, line)| line.len() <= 256), "{}", lines.len());
+    for (key, arguments, status) in [
+        (vec![0; 70_000], Vec::new(), Status::KeyTooLarge),
+        (b"key".to_vec(), vec![0; (1 << 20) + 1], Status::ArgumentsTooLarge),
+        (b"key".to_vec(), vec![0; 20 << 20], Status::ArgumentsTooLarge),
+    ] {
+        let refused = local.spawn_module(&module, "logs", table, &key, &arguments).unwrap_err();
+        assert_eq!(refused.status(), Some(status));
+    }
+    assert_eq!(local.outstanding(), 0);
+}
+
 #[test]
 fn the_tenants_limits_hold_at_its_client_too() {
     let server = Server::start();

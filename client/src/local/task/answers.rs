@@ -33,7 +33,11 @@ impl Task {
                 Lookup::Object => Some(Request::Get { table, key }),
                 Lookup::Page => operation.page.as_ref().and_then(|page| page.request(table)),
                 Lookup::Table => {
-                    let found = find_table(session, tables, key);
+                    let found = match str::from_utf8(key).ok().and_then(|name| tables.get(name)) {
+                        Some(&id) => Ok(id),
+                        None if self.spending.looks_up() => find_table(session, tables, key),
+                        None => Err(Error::Refused { status: Status::LimitExceeded, text: String::new() }),
+                    };
                     drop(operations);
                     self.answer_table(index, found);
                     continue;
@@ -92,8 +96,8 @@ impl Task {
         self.finish(index, state);
     }
 
-    fn may_be_lent_more(&self) -> bool {
-        self.arena.bytes() <= self.limits.get().read_bytes
+    pub(super) fn may_be_lent_more(&self) -> bool {
+        self.spending.may_be_lent(self.arena.bytes())
     }
 
     /// Ends the invocation with an error of the client.
@@ -141,6 +145,10 @@ impl Task {
             return None;
         }
         page.end((!is_end).then_some(next));
+        // The first one was counted when it was asked for.
+        if !self.spending.reads(page.met.len().saturating_sub(1)) {
+            return Some(State::Failed(sandstorm::Error::LimitExceeded));
+        }
         Some(State::Done(Border::NO_RECORD))
     }
 
@@ -156,6 +164,9 @@ impl Task {
             Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
             Err(Error::Refused { status: Status::UnknownTable | Status::NameInvalid, .. }) => {
                 State::Failed(sandstorm::Error::UnknownTable)
+            }
+            Err(Error::Refused { status: Status::LimitExceeded, .. }) => {
+                State::Failed(sandstorm::Error::LimitExceeded)
             }
             Err(error) => {
                 self.trouble.replace(Some(error));
@@ -291,13 +302,10 @@ impl Task {
     }
 }
 
-/// Looks up a table; asks the server only the first time.
+/// Asks the server for a table.
 fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
     let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
     let name = str::from_utf8(name).map_err(|_| unknown())?;
-    if let Some(&id) = tables.get(name) {
-        return Ok(id);
-    }
     let TableId { id } = session.administer(&AdminRequest::TableOpen { name })?;
     tables.insert(name.to_owned(), id);
     Ok(id)

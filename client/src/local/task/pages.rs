@@ -46,6 +46,17 @@ pub(super) struct AskedPage {
 }
 
 impl PageOf {
+    /// Returns the bytes of its bounds or its cursor.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            PageOf::Table { cursor } => cursor.len(),
+            PageOf::Range { from, to, prefix, .. } => {
+                from.len() + to.as_ref().map_or(0, Vec::len) + prefix.len()
+            }
+            PageOf::Nothing => 0,
+        }
+    }
+
     /// Returns the written keys in the range, in the order of a scan.
     pub(super) fn own_keys(&self, table: u32, writes: &WriteSet) -> VecDeque<Vec<u8>> {
         let PageOf::Range { from, to, prefix, reverse } = self else { return VecDeque::new() };
