@@ -1,5 +1,6 @@
 //! Installed functions that a client runs itself: the module comes from the server, its reads are gets, its writes one commit.
 
+mod command;
 mod differences;
 
 use std::path::Path;
