@@ -21,9 +21,9 @@ impl<V> Keyed<V> {
         self.tables.get(&table)?.get(key)
     }
 
-    /// Sets the value of a key; returns the one before.
-    pub(crate) fn set(&mut self, table: u32, key: &[u8], value: V) -> Option<V> {
-        self.tables.entry(table).or_default().insert(key.to_vec(), value)
+    /// Sets the value of a key.
+    pub(crate) fn set(&mut self, table: u32, key: &[u8], value: V) {
+        self.tables.entry(table).or_default().insert(key.to_vec(), value);
     }
 
     /// Returns everything, in the order of tables and keys.

@@ -66,7 +66,7 @@ impl TransactionSets {
         match self.reads.get(table, key) {
             Some(read) if version(read) != version(&object) => self.torn = Some((table, key.to_vec())),
             Some(_) => {}
-            None => _ = self.reads.set(table, key, object),
+            None => self.reads.set(table, key, object),
         }
     }
 

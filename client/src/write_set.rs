@@ -18,8 +18,6 @@ pub(crate) struct PendingWrite {
 #[derive(Default)]
 pub(crate) struct WriteSet {
     writes: Keyed<PendingWrite>,
-    /// Bytes of their keys and values.
-    bytes: usize,
 }
 
 impl WriteSet {
@@ -30,16 +28,13 @@ impl WriteSet {
 
     /// Adds a write; `None` removes the object.
     pub(crate) fn put(&mut self, table: u32, key: &[u8], value: Option<&[u8]>, ttl_ms: Option<u64>) {
-        let write = PendingWrite { value: value.map(<[u8]>::to_vec), ttl_ms };
-        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
-        if let Some(before) = self.writes.set(table, key, write) {
-            self.bytes -= key.len() + before.value.map_or(0, |value| value.len());
-        }
+        self.writes.set(table, key, PendingWrite { value: value.map(<[u8]>::to_vec), ttl_ms });
     }
 
-    /// Returns the bytes of all keys and values.
+    /// Returns the bytes of all keys and values. Cost: one step for each.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        let bytes = |write: &PendingWrite| write.value.as_ref().map_or(0, Vec::len);
+        self.writes.iter().map(|((_, key), write)| key.len() + bytes(write)).sum()
     }
 
     /// Returns the number of objects.
@@ -65,6 +60,5 @@ impl WriteSet {
 
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
-        self.bytes = 0;
     }
 }

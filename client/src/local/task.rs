@@ -316,8 +316,11 @@ impl Task {
             return Err(sandstorm::Error::LimitExceeded);
         }
         let (value, ttl_ms) = value.map_or((None, None), |(value, ttl_ms)| (Some(value), ttl_ms));
+        if !self.spending.writes(key.len() + value.map_or(0, <[u8]>::len)) {
+            return Err(sandstorm::Error::LimitExceeded);
+        }
         writes.put(table, key, value, ttl_ms);
-        if writes.bytes() > limits.write_bytes { Err(sandstorm::Error::LimitExceeded) } else { Ok(()) }
+        Ok(())
     }
 
     /// Keeps a log line.

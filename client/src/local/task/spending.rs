@@ -23,7 +23,7 @@ pub(in crate::local) struct TaskLimits {
     /// Bytes of all objects read, and of the input.
     pub(in crate::local) read_bytes: usize,
     pub(in crate::local) writes: usize,
-    /// Bytes of keys and values written.
+    /// Bytes of keys and values written, an overwritten value too.
     pub(in crate::local) write_bytes: usize,
 }
 
@@ -41,6 +41,7 @@ impl TaskLimits {
 pub(super) struct Spending {
     limits: Cell<TaskLimits>,
     reads: Cell<usize>,
+    written_bytes: Cell<usize>,
     asked_bytes: Cell<usize>,
     lookups: Cell<usize>,
     lines: Cell<usize>,
@@ -50,7 +51,8 @@ impl Spending {
     pub(super) fn new() -> Spending {
         let zero = || Cell::new(0);
         let limits = Cell::new(TaskLimits::OWN);
-        Spending { limits, reads: zero(), asked_bytes: zero(), lookups: zero(), lines: zero() }
+        let (reads, written_bytes, asked_bytes) = (zero(), zero(), zero());
+        Spending { limits, reads, written_bytes, asked_bytes, lookups: zero(), lines: zero() }
     }
 
     pub(super) fn allow(&self, limits: TaskLimits) {
@@ -63,7 +65,7 @@ impl Spending {
 
     /// Begins another run. Returns the bytes that the last one asked for.
     pub(super) fn begin(&self) -> usize {
-        for used in [&self.reads, &self.lookups, &self.lines] {
+        for used in [&self.reads, &self.written_bytes, &self.lookups, &self.lines] {
             used.set(0);
         }
         self.asked_bytes.replace(0)
@@ -77,6 +79,11 @@ impl Spending {
     /// Whether as many bytes as these may have been lent.
     pub(super) fn may_be_lent(&self, bytes: usize) -> bool {
         bytes <= self.limits.get().read_bytes
+    }
+
+    pub(super) fn writes(&self, bytes: usize) -> bool {
+        self.written_bytes.set(self.written_bytes.get().saturating_add(bytes));
+        self.written_bytes.get() <= self.limits.get().write_bytes
     }
 
     pub(super) fn asks(&self, bytes: usize) -> bool {
