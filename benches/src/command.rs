@@ -72,7 +72,7 @@ pub enum Command {
     Scan(ScanSettings),
     /// Measure gets by a session and by the async client, and transactions; starts the server.
     Clients(ClientsSettings),
-    /// Measure one function at the server and at the client, over what it computes; starts the server.
+    /// Measure one function at the server and at the client, for several amounts of computation; starts the server.
     Placement(PlacementSettings),
     /// Measure how clients fare while half of a table migrates between servers, and how fast it migrates; starts etcd
     /// and both servers.

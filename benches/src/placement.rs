@@ -1,4 +1,4 @@
-//! The same function at the server and at the client: how many a second, over what it computes and how many records it follows.
+//! One function at the server and at the client: calls a second, for several amounts of computation and numbers of reads.
 //!
 //! The function `chase` of `ext/spin` reads records one after the other, each of which names the next, and then computes. At the
 //! server it is one request; at the client each record is a get of its own, and the computation takes nothing of the server. The
@@ -37,10 +37,10 @@ pub struct PlacementSettings {
     /// Bytes of a value.
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
-    /// Cycles that the function computes.
+    /// Cycles that the function computes after its reads.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 500, 1_000, 2_500, 5_000, 10_000])]
     pub cycles: Vec<u64>,
-    /// Records that it follows.
+    /// Records that the function reads one after the other.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4])]
     pub gets: Vec<u32>,
     /// Cores, runs and the server.

@@ -78,18 +78,15 @@ impl ModuleFile {
         &self.sha256
     }
 
-    /// Returns a part of the file, which is not compared with anything, and the bytes of the whole file. Whoever puts the parts
+    /// Returns a part of the file, empty behind its end, which is not compared with anything, and the bytes of the whole file. Whoever puts the parts
     /// together compares them with the [hash](ModuleFile::sha256).
     ///
     /// # Errors
-    /// The reason, when the file cannot be read, or is shorter than `from`.
+    /// The reason, when the file cannot be read.
     pub fn part(&self, from: u64, bytes_max: usize) -> Result<(Vec<u8>, u64), String> {
         let part = || {
             let mut file = fs::File::open(&self.path)?;
             let all_bytes = file.seek(SeekFrom::End(0))?;
-            if from > all_bytes {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
             file.seek(SeekFrom::Start(from))?;
             let mut part = Vec::new();
             file.take(bytes_max as u64).read_to_end(&mut part)?;

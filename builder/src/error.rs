@@ -52,7 +52,7 @@ pub enum BuildError {
     },
     /// This machine cannot make modules.
     ModuleUnavailable {
-        /// The missing tool, beginning with "wasm unavailable".
+        /// The missing tool. From the toolchain of a server it begins with "wasm unavailable".
         why: String,
     },
     /// No space is left on the disk.

@@ -29,9 +29,9 @@ pub(crate) const TRANSACTION_WAIT_US: u64 = 50;
 /// The same behind any, in microseconds.
 pub(crate) const TRANSACTION_WAIT_US_MAX: u64 = 10_000;
 
-/// Bytes of a module that is read from a server: its own limit.
+/// Largest module that is read: the server's limit for modules.
 pub(crate) const MODULE_BYTES_MAX: u64 = 2 << 20;
-/// Bytes of a piece of it at least, but for the last one.
+/// Fewest bytes of a piece of it, except the last.
 pub(crate) const MODULE_PIECE_BYTES_MIN: u64 = 64 << 10;
 /// Processor time of a module's function after which others get their turn, in microseconds.
 #[cfg(feature = "modules")]

@@ -4,7 +4,9 @@
 //! records, its gets share frames with those of the others, and it continues when the replies are there. Its writes
 //! stay in its write set, where it reads them back. If the function ends without an error, they are committed as one, if
 //! everything that it read of their server is unchanged: as at the server, strictly serializable. All writes must belong to
-//! one server, as far as the session knows; what was read of others is not validated, as there.
+//! one server, as far as the session knows; what was read of others is not validated, as there. If a function
+//! that may write ends with an error, what it read is validated too: a round trip lies between two reads, so it may have seen a state
+//! that never existed.
 //!
 //! ```text
 //! spawn -> running -> waiting for records -> running .. -> committing -> finished
@@ -101,7 +103,7 @@ pub struct Finished<'a> {
     pub result: Result<&'a [u8], LocalFailure>,
     /// Number of times that it waited for records.
     pub round_trips: u32,
-    /// Number of records that it requested from the server.
+    /// Number of requests for objects, pages and tables that it made, over all runs.
     pub reads: u32,
     /// What its last run used.
     pub usage: Usage,
@@ -127,7 +129,7 @@ pub struct Usage {
 pub enum LocalFailure {
     /// The function ended with an error; nothing was written.
     Function(sandstorm::Error),
-    /// The server refused, or did not reply. Of a module's function also what a server answers when one ends like this.
+    /// The server refused, or did not reply. For a function of a module, also the error that a server would answer.
     Server(Error),
 }
 
@@ -414,7 +416,8 @@ impl Local {
             Ok(()) => self.finish_as_ended(index, finished),
             Err(None) if self.places[index].runs < RUNS_MAX => self.run_again(index),
             Err(None) => {
-                self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
+                let failure = self.places[index].task.conflict();
+                self.finish(index, Err(failure), finished);
             }
             Err(Some(_)) if self.places[index].failure.is_some() => self.finish_as_ended(index, finished),
             Err(Some(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),

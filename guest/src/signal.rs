@@ -26,7 +26,7 @@ pub fn remove_from(mask: &mut libc::sigset_t) {
     unsafe { libc::sigdelset(mask, NUMBER) };
 }
 
-/// Unblocks the signal, and those of faults, on a thread that is to run untrusted code and that somebody else has begun. One
+/// Unblocks the signal, and those of faults, on a thread that is to run untrusted code and that this crate's caller has started. One
 /// system call.
 pub fn deliver() {
     let mut all = set();

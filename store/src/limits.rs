@@ -183,7 +183,7 @@ pub const ORDERED_BRANCH_BYTES_MAX: usize = 32 << 10;
 pub const ORDERED_DEPTH_MAX: usize = 24;
 /// Tries to make a key enter or leave a tree while others change its leaf or remove the key.
 pub const LEAVE_TRIES: usize = 8;
-/// Walks through the ranges of a commit until all were so at one moment, while others change their leaves. Readers of its writes
+/// Attempts of a commit to find all its ranges unchanged between two walks while others change their leaves. Readers of its writes
 /// wait meanwhile.
 pub const RANGE_WALKS_MAX: usize = 4;
 /// Nodes removed from trees after which a core hands them to the reclaimer.

@@ -27,7 +27,8 @@ pub(crate) struct ModuleTools {
 }
 
 impl ModuleTools {
-    /// Finds the tools: rustc's in the folder of its toolchain, and [the module compiler](find_compiler). The error is the reason why there are none.
+    /// Finds the tools: rustc's in the folder of its toolchain, and [the module compiler](find_compiler). The error is the
+    /// reason why there are none.
     pub(super) fn find(root: &Path, program: &Path) -> Result<ModuleTools, String> {
         let unavailable = |why: String| format!("wasm unavailable: {why}");
         let files = compiler::tools_for(root, TARGET, "/tc/bin/wasm-ld").map_err(|_| {
@@ -46,7 +47,9 @@ pub(crate) fn find_compiler(program: &Path) -> Result<(PathBuf, String), String>
     let compiler = named.or_else(beside).or_else(|| find_program(COMPILER));
     let found = compiler.ok_or_else(|| "not found".to_owned());
     let found = found.and_then(|compiler| version(&compiler).map(|version| (compiler, version)));
-    found.map_err(|why| format!("no {COMPILER} (scripts/setup, {VARIABLE}): {why}"))
+    found.map_err(|why| {
+        format!("no {COMPILER} ({why}): install it with scripts/setup, or set {VARIABLE} to its path")
+    })
 }
 
 fn version(compiler: &Path) -> Result<String, String> {

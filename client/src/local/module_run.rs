@@ -157,6 +157,7 @@ struct ModuleRun {
 
 /// Starts a function of a module on a task that has begun an invocation.
 pub(super) fn start(task: Rc<Task>, thread: &Rc<ModuleThread>, (module, export): (&Runnable, usize)) -> Run {
+    task.note_module();
     // SAFETY: no future of the task exists, and the call is only read.
     let mut call = unsafe { ptr::read(task.border.call()) };
     call.reply.capacity = call.reply.capacity.min(module.limits.reply_bytes);
@@ -273,7 +274,7 @@ impl ModuleRun {
 
     /// Notes which limit the run has reached.
     fn over_time(&mut self) -> Cause {
-        self.host.last_words = "invocation_cpu_us".to_owned();
+        self.host.last_words = reached("invocation_cpu_us", self.module.limits.cpu_us);
         Cause::Abort
     }
 
@@ -298,7 +299,7 @@ impl ModuleRun {
         if self.yields <= self.module.limits.yields {
             return Ok(());
         }
-        Err(self.end(Status::ExtensionKilled, "invocation_yields".to_owned()))
+        Err(self.end(Status::ExtensionKilled, reached("invocation_yields", self.module.limits.yields)))
     }
 
     fn end_of(&mut self, cause: Cause) -> Error {
@@ -331,6 +332,11 @@ impl Drop for ModuleRun {
             self.thread.give(&self.module, invocation);
         }
     }
+}
+
+/// Returns the text that names a limit, as a server's begins.
+fn reached(limit: &str, value: u64) -> String {
+    format!("the limit {limit} = {value} was reached")
 }
 
 /// Returns the code of a host call that has no result now.

@@ -23,7 +23,7 @@ use wire::limits::REPLY_BYTES_MAX;
 
 use super::module_run::{IMPORTS, ModuleLimits, Runnable};
 
-/// The most that a server lets an invocation use: of processor time, polls, and bytes written.
+/// Upper bounds on the limits that a server sends, above its own maxima: processor time, yields, bytes written.
 const CPU_US_MAX: u64 = 10_000_000;
 const YIELDS_MAX: u64 = 10_000_000;
 const WRITE_BYTES_MAX: usize = 64 << 20;
@@ -39,7 +39,7 @@ pub enum ModuleError {
         /// The reason.
         why: String,
     },
-    /// The server's modules have another border than this client's release.
+    /// The server's modules use another version of the interface to their host than this client.
     Border {
         /// The server's version of it.
         server: u32,
@@ -59,10 +59,12 @@ impl fmt::Display for ModuleError {
             ModuleError::Unavailable { why } => write!(to, "This process cannot run modules: {why}."),
             ModuleError::Border { server } => write!(
                 to,
-                "The server's modules are for version {server} of the border, this client is for {BORDER_VERSION}: use a client of \
+                "The server's modules use version {server} of the module interface, this client supports {BORDER_VERSION}: use a client of \
                  the server's release."
             ),
-            ModuleError::Changed => write!(to, "The module was changed on the way: read it again."),
+            ModuleError::Changed => {
+                write!(to, "The module does not have the hash that the server sent: read it again.")
+            }
             ModuleError::Refused { why } => write!(to, "The module may not run: {why}."),
         }
     }
@@ -172,8 +174,7 @@ impl Module {
     }
 }
 
-/// Returns the limits of a tenant's invocations, within what a server can allow at most. What it does not name is as small as it can
-/// be.
+/// Returns the tenant's limits as the server sent them, capped by the bounds above. A limit that the server did not send is 0.
 fn limits_of(statistics: &[Statistic]) -> ModuleLimits {
     let limit =
         |name: &str| statistics.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);

@@ -114,6 +114,7 @@ pub(super) struct Task {
     trouble: RefCell<Option<Error>>,
     /// Whether it is that end.
     has_ended: Cell<bool>,
+    is_of_a_module: Cell<bool>,
     /// Time in the code of a module, and the bytes that it has allocated.
     computed: Cell<(Duration, usize)>,
 }
@@ -136,6 +137,7 @@ impl Task {
             log: RefCell::default(),
             trouble: RefCell::default(),
             has_ended: Cell::new(false),
+            is_of_a_module: Cell::new(false),
             computed: Cell::default(),
         }
     }
@@ -150,6 +152,7 @@ impl Task {
     ) {
         self.may_write.set(may_write);
         self.spending.allow(limits);
+        self.is_of_a_module.set(false);
         self.key.replace_with(|old| refill(old, key));
         self.arguments.replace_with(|old| refill(old, arguments));
         self.reads.set(0);

@@ -1,7 +1,7 @@
 //! `splinter ext explain`: what the functions of a package would cost, before it is installed.
 //!
 //! The package is compiled to a module as a server would do it, and its functions run in this program on keys of a table, within the
-//! tenant's limits: they read over the network, and nothing that they write is committed. The module of the version in force runs on
+//! tenant's limits: they read over the network, and nothing that they write is committed. The module of the current version runs on
 //! the same keys in turn with it, so that both see the same machine.
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use crate::options::ExplainOptions;
 use crate::output::{Answer, table_of, thousands};
 use crate::settings::Settings;
 
-/// Time of a server's core for a get over the network, beside the read itself: what a function's read costs more when it runs at the
-/// client (docs/spec.md).
+/// Processor time of the server for one get over shared memory, many in a frame (docs/notes.md, "Eight cores behind a card, on
+/// paper"). Over UDP it is more.
 const GET: Duration = Duration::from_nanos(260);
 
 /// Longest time that is told apart from longer ones.
@@ -76,7 +76,7 @@ pub fn explain(settings: &Settings, options: &ExplainOptions) -> Result<Answer, 
     let mut candidates = vec![own];
     match client.extension_module(package.name(), 0) {
         Ok(module) => {
-            let name = format!("{}@{}, in force", package.name(), module.version);
+            let name = format!("{}@{}, current", package.name(), module.version);
             candidates.push(Candidate { name, module: runtime.load(&module).map_err(unable)? });
         }
         Err(error) if error.status() == Some(Status::UnknownExtension) => {}
@@ -213,17 +213,17 @@ impl Costs {
         Duration::from_nanos(self.compute_ns.value_at_quantile(quantile))
     }
 
-    /// Returns whether the function takes less of the server there than its reads would as gets.
+    /// Returns whether the function needs less processor time at the server than its gets and its commit would need there.
     fn belongs_to_server(&self) -> bool {
-        let gets = GET.mul_f64(self.mean(self.reads + self.writes.min(1)));
-        self.compute(0.5) <= gets
+        let requests = self.mean(self.reads) + self.mean(self.writes).min(1.0);
+        self.compute(0.5) <= GET.mul_f64(requests)
     }
 
     fn value(&self) -> Value {
         json!({
-            "ends": self.ends, "calls": self.calls,
+            "results": self.ends, "calls": self.calls,
             "compute_ns_p50": self.compute(0.5).as_nanos() as u64, "compute_ns_p99": self.compute(0.99).as_nanos() as u64,
-            "reads": self.mean(self.reads), "read_bytes": self.mean(self.read_bytes),
+            "requests": self.mean(self.reads), "read_bytes": self.mean(self.read_bytes),
             "writes": self.mean(self.writes), "write_bytes": self.mean(self.write_bytes),
             "reply_bytes": self.mean(self.reply_bytes), "arena_bytes_max": self.arena_bytes_max,
             "placement": if self.belongs_to_server() { "server" } else { "client" },
@@ -240,7 +240,7 @@ fn described(candidates: &[Candidate], costs: &[Option<Costs>], rate: Option<u64
     type Shown<'s> = Box<dyn Fn(&Costs) -> String + 's>;
     let mut lines: Vec<(&str, Shown<'_>)> = vec![
         (
-            "ends",
+            "results",
             Box::new(|costs| {
                 let end = |(end, count): (&String, &u64)| format!("{} {end}", thousands(*count));
                 costs.ends.iter().map(end).collect::<Vec<_>>().join(", ")
@@ -248,14 +248,14 @@ fn described(candidates: &[Candidate], costs: &[Option<Costs>], rate: Option<u64
         ),
         ("compute us, p50", Box::new(move |costs| us(costs.compute(0.5)))),
         ("compute us, p99", Box::new(move |costs| us(costs.compute(0.99)))),
-        ("reads", Box::new(move |costs| mean(costs, costs.reads))),
+        ("requests", Box::new(move |costs| mean(costs, costs.reads))),
         ("bytes read", Box::new(move |costs| mean(costs, costs.read_bytes))),
         ("writes", Box::new(move |costs| mean(costs, costs.writes))),
         ("bytes written", Box::new(move |costs| mean(costs, costs.write_bytes))),
         ("bytes of the reply", Box::new(move |costs| mean(costs, costs.reply_bytes))),
         ("arena bytes, most", Box::new(|costs| thousands(costs.arena_bytes_max))),
         (
-            "least work of the server",
+            "cheaper for the server",
             Box::new(|costs| match costs.belongs_to_server() {
                 true => "at the server".to_owned(),
                 false => "at the client".to_owned(),
@@ -264,14 +264,14 @@ fn described(candidates: &[Candidate], costs: &[Option<Costs>], rate: Option<u64
     ];
     if let Some(rate) = rate {
         lines.push((
-            "of a core at that rate",
+            "share of a core at that rate",
             Box::new(move |costs| {
                 let each = Duration::from_nanos(costs.compute_ns.mean() as u64);
                 format!("{:.1} %", each.as_secs_f64() * rate as f64 * 100.0)
             }),
         ));
         lines.push((
-            "objects a second",
+            "requests and writes a second",
             Box::new(move |costs| thousands((costs.mean(costs.reads + costs.writes) * rate as f64) as u64)),
         ));
     }

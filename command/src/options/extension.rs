@@ -14,19 +14,20 @@ pub struct ExplainOptions {
     /// Table that the functions get.
     #[arg(long)]
     pub table: String,
-    /// Number of keys of the table, each of which every function gets once.
+    /// Number of keys to use, the first of the table in hash order; each function is called once for each.
     #[arg(long, default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub sample: usize,
-    /// Only this function.
+    /// Call only this function.
     #[arg(long)]
     pub function: Option<String>,
-    /// Arguments of each call: text, 0xHEX or @FILE.
+    /// Arguments of every call: text, 0xHEX or @FILE; with several functions, use --function too.
     #[arg(long, default_value = "")]
     pub arguments: Bytes,
-    /// Calls a second for which to show what they would take.
+    /// Calls a second; adds the share of one core that the functions' own code would use, without host calls, and the requests and
+    /// writes a second.
     #[arg(long)]
     pub rate: Option<u64>,
-    /// Name of the extension whose version in force is compared; default: the name of the folder, or of FILE.
+    /// Name of the extension whose current version is compared; default: the name of the folder, or of FILE.
     #[arg(long)]
     pub name: Option<String>,
 }
@@ -54,8 +55,9 @@ pub enum ExtensionCommand {
         #[arg(default_value = ".", value_name = "PATH")]
         package: PathBuf,
     },
-    /// Run the functions of a package on keys of a table, beside the version in force, and show what they cost; nothing is
-    /// installed, and nothing that they write is kept.
+    /// Run the functions of a package on keys of a table, beside the current version, and show what they cost; nothing is
+    /// installed, and nothing that they write is kept. Needs rustc with the target wasm32-unknown-unknown, splinter-wasmc and
+    /// bubblewrap on this machine.
     Explain(ExplainOptions),
     /// Send the source, or a finished module, to the server, which checks, compiles and loads it.
     Install {

@@ -20,7 +20,9 @@ pub(super) fn read(
     (version, from): (u32, u64),
 ) -> Result<Vec<u8>, Refusal> {
     if grants::find(control, tenant, Subject::Extension, name).is_some() {
-        let text = format!("`{name}` is another tenant's, whose code stays at the server");
+        let text = format!(
+            "`{name}` belongs to another tenant: its code is not given away; invoke it at the server"
+        );
         return Err(Refusal::new(Status::NotPermitted, text));
     }
     let history = control.registry.history(tenant, name).ok_or_else(|| unknown_extension(name))?;
@@ -32,7 +34,14 @@ pub(super) fn read(
     let installed = installed.ok_or_else(missing)?;
     let unavailable = |why: &str| Refusal::new(Status::Unavailable, format!("`{name}` has no module: {why}"));
     let file = installed.portable.as_ref().ok_or_else(|| unavailable(installed.extension.no_module()))?;
-    let (bytes, all_bytes) = file.part(from, MODULE_PIECE_BYTES).map_err(|why| unavailable(&why))?;
+    let (bytes, all_bytes) = file.part(from, MODULE_PIECE_BYTES).map_err(|why| {
+        tracing::error!(tenant = tenant.0, name, why, "cannot read a module");
+        let text = format!("the module of `{name}` cannot be read; the server's log has the reason");
+        Refusal::new(Status::Unavailable, text)
+    })?;
+    if from > all_bytes {
+        return Err(Refusal::new(Status::OutOfRange, format!("the module has only {all_bytes} bytes")));
+    }
     Ok(control::encode(&ExtensionModule {
         extension: installed.extension.id,
         version: installed.extension.version,

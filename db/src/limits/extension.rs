@@ -15,7 +15,7 @@ use super::STORED_REPLY_BYTES_MAX;
 /// Bytes of keys and values that one invocation may write before they are applied.
 pub const TRANSACTION_BYTES: usize = 4 << 20;
 
-/// Bytes of a module in one answer to a client that is to run it: its functions' documents take as much at most.
+/// Bytes of a module in one answer: the functions' descriptions in the same answer take at most as much again.
 pub const MODULE_PIECE_BYTES: usize = 512 << 10;
 
 /// Objects that one invocation may write: together with its reads, the maximum of one commit of the store.

@@ -5,9 +5,10 @@
 //! into each other's scanned range at least one sees the other's key. A key that another writer is just inserting or
 //! removing may be taken for one that has appeared: the commit is refused, and its caller may try again.
 //!
-//! All ranges must have been so at one moment. While a walk is under way, a key may appear behind it and another one, which was
-//! there before, disappear ahead of it, so that the walk meets neither: a state that never was. So what took more than one leaf
-//! is walked through a second time, from leaf to leaf, and stands only if these are still the same.
+//! All ranges must have had exactly these keys at one moment. While a walk is under way, a key may appear behind it and another
+//! one, which was there before, disappear ahead of it. The walk then meets neither, a state that never existed. So unless there is
+//! one range of one leaf, all ranges are walked again over their leaves, and the check passes only if the leaves are the same; after
+//! [`RANGE_WALKS_MAX`] attempts it is a conflict.
 
 use std::ops::Range;
 

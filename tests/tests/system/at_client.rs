@@ -255,7 +255,7 @@ fn functions_of_many_clients_that_find_the_same_last_key_append_one_after_the_ot
                         match end(&mut local) {
                             Ok(_) => break,
                             // Others were faster, again and again.
-                            Err(LocalFailure::Function(sandstorm::Error::Conflict)) => {}
+                            Err(LocalFailure::Server(error)) if error.status() == Some(Status::Conflict) => {}
                             Err(failure) => panic!("{failure}"),
                         }
                     }

@@ -209,6 +209,12 @@ impl Task {
         }
     }
 
+    /// Notes that the invocation's function is one of a module.
+    #[cfg(feature = "modules")]
+    pub(in crate::local) fn note_module(&self) {
+        self.is_of_a_module.set(true);
+    }
+
     /// Notes what a poll of a module has computed, and the bytes that its function has allocated.
     #[cfg(feature = "modules")]
     pub(in crate::local) fn note_computed(&self, time: std::time::Duration, arena_bytes: usize) {
@@ -287,6 +293,14 @@ impl Task {
             (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
             _ => LocalFailure::Function(error),
         }
+    }
+
+    /// Returns the failure of a function whose reads have changed in each run.
+    pub(in crate::local) fn conflict(&self) -> LocalFailure {
+        if self.is_of_a_module.get() {
+            return LocalFailure::Server(Error::Refused { status: Status::Conflict, text: String::new() });
+        }
+        LocalFailure::Function(sandstorm::Error::Conflict)
     }
 
     /// Drops the writes of a function that has failed. Returns whether its reads are to be checked, which may be the cause.

@@ -10,7 +10,7 @@ use super::OPERATIONS_MAX;
 const LENT_BYTES_MAX: usize = 256 << 20;
 /// Bytes of keys and cursors that one run may ask for.
 const ASKED_BYTES_MAX: usize = 16 << 20;
-/// Names of tables that one run may look up, each of which may be a round trip that nothing else of the executor goes on in.
+/// Unknown names of tables that one run may look up: each is a round trip, during which the executor runs nothing else.
 const LOOKUPS_MAX: usize = 64;
 /// Log lines that are kept of one run.
 const LINES_MAX: usize = 100;

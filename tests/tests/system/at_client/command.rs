@@ -25,7 +25,7 @@ fn with_tools(command: &mut Command) {
 }
 
 #[test]
-fn a_function_costs_what_it_computes_and_reads_beside_the_version_in_force_and_nothing_is_kept() {
+fn a_function_costs_what_it_computes_and_reads_beside_the_current_version_and_nothing_is_kept() {
     let server = Server::start();
     let acme = server.tenant("acme");
     let mut client = server.client(&acme);
@@ -58,14 +58,14 @@ fn a_function_costs_what_it_computes_and_reads_beside_the_version_in_force_and_n
         "this source",
         "40 ok",
         "40 error 7",
-        "objects a second",
+        "requests and writes a second",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert!(!said.contains("in force"), "{said}");
+    assert!(!said.contains("current"), "{said}");
     install_source(&mut client, "nibbles", EXPLAINED).expect("it compiles");
     let (is_well, said) = explain(&["--function", "copy"]);
-    assert!(is_well && said.contains("nibbles@1, in force") && !said.contains("fails"), "{said}");
+    assert!(is_well && said.contains("nibbles@1, current") && !said.contains("fails"), "{said}");
     let (is_well, said) = explain(&["--function", "nothing"]);
     assert!(!is_well && said.contains("no function `nothing`"), "{said}");
     assert_eq!(client.table_stat("data").expect("a table").objects, 50, "nothing is kept");

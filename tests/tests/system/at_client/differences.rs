@@ -252,7 +252,7 @@ fn accounts_passwords_and_computations_are_equal_at_both_ends() {
     auth.compare();
 }
 
-/// What none of these ends with is the same at both ends, and nobody else is disturbed.
+/// Each of these ends with the same status at the server and at the client, and other calls still work.
 #[test]
 fn misdeeds_end_the_same_way_at_both_ends() {
     let (server, runtime) = (Server::start(), runtime());
