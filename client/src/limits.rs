@@ -31,6 +31,8 @@ pub(crate) const TRANSACTION_WAIT_US_MAX: u64 = 10_000;
 
 /// Largest module that is read: the server's limit for modules.
 pub(crate) const MODULE_BYTES_MAX: u64 = 2 << 20;
+#[cfg(feature = "modules")]
+const _: () = assert!(MODULE_BYTES_MAX == builder::limits::MODULE_BYTES_MAX as u64);
 /// Fewest bytes of a piece of it, except the last.
 pub(crate) const MODULE_PIECE_BYTES_MIN: u64 = 64 << 10;
 /// Processor time of a module's function after which others get their turn, in microseconds.

@@ -6,12 +6,10 @@ mod here;
 mod logs;
 mod versions;
 
-pub use here::run_here;
-
 use super::bytes::Bytes;
 use super::failure::{Failure, FailureKind};
 use super::object;
-use super::options::ExtensionCommand;
+use super::options::{ExtensionCommand, RunsAt};
 use super::output::Answer;
 use super::settings::Settings;
 use builder::package::DirectoryError;
@@ -54,11 +52,15 @@ pub fn invoke(
     function: &str,
     (table, key, arguments): (&str, &Bytes, &Bytes),
     version: Option<u32>,
+    at: RunsAt,
 ) -> Result<Answer, Failure> {
     let name = version_named(function, version)?;
     let (key, arguments) = (key.read()?, arguments.read()?);
     let (mut client, id) = object::open(settings, table)?;
-    let reply = client.invoke(&name, id, &key, &arguments)?;
+    let reply = match at {
+        RunsAt::Server => client.invoke(&name, id, &key, &arguments)?,
+        RunsAt::Client => here::run(client, &name, (id, &key, &arguments))?,
+    };
     Ok(Answer::bytes(&reply, object::value_of(&reply)))
 }
 

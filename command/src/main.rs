@@ -29,7 +29,7 @@ mod usage;
 
 use clap::Parser;
 use failure::Failure;
-use options::{Command, Options, RunsAt, ServerCommand};
+use options::{Command, Options, ServerCommand};
 use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
@@ -75,11 +75,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Grant(command) => grant::run(settings, command),
         Command::Ext(command) => extension::run(settings, command),
         Command::Invoke { function, table, key, arguments, version, at, .. } => {
-            let call = (&*table, &key, &arguments);
-            match at {
-                RunsAt::Server => extension::invoke(settings, &function, call, version),
-                RunsAt::Client => extension::run_here(settings, &function, call, version),
-            }
+            extension::invoke(settings, &function, (&table, &key, &arguments), version, at)
         }
         Command::Trace(options) => trace::run(settings, &options),
         Command::Tao(command) => tao::run(settings, command),

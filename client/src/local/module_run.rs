@@ -220,25 +220,23 @@ impl ModuleRun {
         let slice = preemption.slice().min(limit.saturating_sub(self.used_cycles).max(1));
         self.host.call_cycles = 0;
         let context = ptr::from_mut(&mut *self.host).cast::<c_void>();
-        let parked = self.parked.take();
-        let free = match parked {
-            Some(_) => None,
-            None => Some(stacks.borrow_mut().take().map_err(|_| Cause::OutOfMemory)),
-        };
-        let free = match free.transpose() {
-            Ok(free) => free,
-            Err(cause) => return Some(Err(cause)),
+        let parked = match self.parked.take() {
+            Some(parked) => Ok(parked),
+            None => Err(match stacks.borrow_mut().take() {
+                Ok(stack) => stack,
+                Err(_) => return Some(Err(Cause::OutOfMemory)),
+            }),
         };
         let begun = cycles::now();
         preemption.begin(begun, true);
         preemption.watch(begun, 1);
-        let (stack, outcome) = match (parked, free) {
-            (Some(parked), _) => {
+        let (stack, outcome) = match parked {
+            Ok(parked) => {
                 // SAFETY: parked by this run on this thread, with the same context, and resumed once. The thread is guarded.
                 let outcome = unsafe { running::resume(&parked, ptr::null_mut(), context, begun + slice) };
                 (parked.into_stack(), outcome)
             }
-            (None, Some(stack)) => {
+            Err(stack) => {
                 let entry = invocation.entry(self.export);
                 // SAFETY: the entry is the instance's latest one, which this run alone uses and abandons if it is parked and never
                 // resumed; the context is the host that the imports expect. The thread is guarded.
@@ -246,7 +244,6 @@ impl ModuleRun {
                     unsafe { running::run_module(&stack, ptr::null_mut(), context, begun + slice, entry) };
                 (stack, outcome)
             }
-            (None, None) => unreachable!("a run has a parked stack or a free one"),
         };
         let ended = cycles::now();
         preemption.rest(ended);
