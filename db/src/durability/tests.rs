@@ -48,7 +48,7 @@ pub(crate) fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64
 #[test]
 fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
     let (mut seen, mut directories) = (0, 0);
-    for seed in seeds("a_crash_at_any_call", 200, 3_000) {
+    for seed in seeds("a_crash_at_any_call", 200, 2_000) {
         let mut random = Rng::with_seed(seed);
         let mut world = World::new(&mut random);
         for _ in 0..random.u32(1..5) {
@@ -97,7 +97,7 @@ fn the_log_is_found_among_its_replicas_whatever_crashes() {
 
 #[test]
 fn a_full_disk_refuses_writes_and_recovers_by_itself() {
-    for seed in seeds("a_full_disk", 20, 500) {
+    for seed in seeds("a_full_disk", 20, 200) {
         let mut random = Rng::with_seed(seed);
         let mut world = World::with_small_disk(&mut random);
         world.fill(&mut random);
@@ -112,7 +112,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
 
 #[test]
 fn rot_is_reported_and_what_it_left_is_found() {
-    for seed in seeds("rot", 60, 2_000) {
+    for seed in seeds("rot", 60, 500) {
         let mut random = Rng::with_seed(seed);
         let mut world = World::new(&mut random);
         (0..random.u32(500..3_000)).for_each(|_| world.turn(&mut random));
@@ -132,7 +132,7 @@ fn rot_is_reported_and_what_it_left_is_found() {
 
 #[test]
 fn a_start_over_frames_that_rot_has_taken_goes_on_or_says_why_not() {
-    for seed in seeds("frames_of_rot", 100, 3_000) {
+    for seed in seeds("frames_of_rot", 100, 1_000) {
         let mut random = Rng::with_seed(seed);
         let mut world = World::new(&mut random);
         (0..random.u32(100..3_000)).for_each(|_| world.turn(&mut random));
@@ -199,7 +199,7 @@ fn blocks_of_a_cut_that_no_start_has_found_are_never_read() {
     let config = Config { cores: CORES, ..SMALL };
     let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
     let digests = 2 * LogLayout::of(frame_bytes, 1_000).digest_frames;
-    for seed in seeds("blocks_of_a_cut", 50, 2_000) {
+    for seed in seeds("blocks_of_a_cut", 50, 500) {
         let mut random = Rng::with_seed(seed);
         let open = |disk: &SimulatedDisk, random: &mut Rng| {
             Running::open(&config, disk, 1_000, 0, random).expect("a sound log").running

@@ -67,7 +67,7 @@ fn a_server_that_dies_is_left_out_and_taken_in_again() {
     let mut cluster = cluster(&["one", "two", "three"]);
     await_replicas(&cluster.servers, 2);
     let (tenant, table) = table(&cluster, Durability::Synced);
-    for round in 0..rounds(2, 20) as u64 {
+    for round in 0..rounds(2, 8) as u64 {
         let victim = 1 + round as usize % 2;
         cluster.servers[victim].kill();
         // Of those that are left everybody answers.
@@ -88,7 +88,7 @@ fn all_killed_at_once_come_back_with_everything() {
     await_replicas(&cluster.servers, 2);
     let (tenant, table) = table(&cluster, Durability::Synced);
     let mut counts = 0;
-    for _ in 0..rounds(2, 20) {
+    for _ in 0..rounds(2, 8) {
         let mut user = Tireless::new(&cluster, &tenant, table);
         for key in 0..200_u64 {
             user.ask(|client, table| client.put(table, &key.to_le_bytes(), &i64::to_le_bytes(counts)));

@@ -231,7 +231,7 @@ fn a_move_loses_nothing_though_either_side_is_killed_at_any_moment() {
             })
             .collect();
         let (mut moved, mut stayed) = (0, 0);
-        for _ in 0..rounds(4, 60) {
+        for _ in 0..rounds(4, 30) {
             let numbers = cluster.numbers();
             let from = owner(&cluster.servers[0], u64::MAX);
             let to = *numbers.iter().find(|number| **number != from).expect("two servers");
@@ -288,7 +288,7 @@ fn each_increment_of_a_client_that_lives_is_done_once_though_servers_are_killed(
                 })
             })
             .collect();
-        for _ in 0..rounds(5, 100) {
+        for _ in 0..rounds(5, 40) {
             thread::sleep(Duration::from_micros(random.u64(100_000..700_000)));
             let victim = random.usize(0..2);
             cluster.servers[victim].kill();

@@ -39,7 +39,7 @@ fn overwrite(core: &Core, table: &Table, mut random: Rng, is_over: &AtomicBool, 
 
 #[test]
 fn a_writer_that_is_faster_than_a_nearly_full_disk_leaves_frames_for_each_cut() {
-    for seed in seeds("nearly full", 3, 60) {
+    for seed in seeds("nearly full", 3, 20) {
         let mut random = Rng::with_seed(seed);
         let frame_bytes = LogLayout::frame_bytes_of(CONFIG.segment_bytes);
         let (reserve, _) = frames_reserved(CORES, 0);

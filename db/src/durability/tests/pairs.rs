@@ -112,7 +112,7 @@ fn copy(core: &Core, table: &Table, told: &Told, stop: &AtomicBool) {
 
 #[test]
 fn a_copy_is_never_found_without_what_it_copies_nor_half_of_a_pair() {
-    for seed in seeds("pairs", 60, 1_000) {
+    for seed in seeds("pairs", 60, 500) {
         let mut random = Rng::with_seed(seed);
         let disk = SimulatedDisk::new(seed, LogLayout::frame_bytes_of(CONFIG.segment_bytes), FRAMES_MAX);
         let (store, table, mut writer) = open(&disk);

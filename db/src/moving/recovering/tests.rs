@@ -263,7 +263,7 @@ impl World {
 #[test]
 fn what_was_acknowledged_is_served_and_cuts_are_whole_whoever_dies_while_others_recover_a_log() {
     let (mut recovered, mut returned) = (0, 0);
-    for seed in seeds("recoveries", 60, 1_000) {
+    for seed in seeds("recoveries", 60, 500) {
         let mut world = World::new(seed);
         (0..TURNS).for_each(|_| world.turn(true));
         for turn in 0.. {

@@ -96,7 +96,7 @@ fn what_servers_say_to_own_is_in_their_archives_whatever_comes_and_leaves_meanwh
         let _stopping = Stopping(&stop);
         scope.spawn(|| keep_moving(&cluster, &stop));
         let mut whole = 0;
-        for _ in 0..rounds(8, 400) {
+        for _ in 0..rounds(8, 100) {
             if let Some(found) = live_keys(&mut clients) {
                 assert_eq!(found, live, "live keys");
                 whole += 1;
@@ -136,7 +136,7 @@ fn an_archive_of_a_cluster_has_every_key_once_though_tablets_move_and_comes_back
         comes("the other server has heard of the extension", || writer.resolve("transfer.transfer").ok());
         scope.spawn(move || transfer(&mut writer, accounts, stop));
         scope.spawn(move || keep_moving(cluster, stop));
-        (0..rounds(2, 40))
+        (0..rounds(2, 10))
             .map(|_| {
                 let created = comes("an archive", || {
                     let failed = |error: &_| println!("{error:?}");

@@ -137,7 +137,7 @@ fn a_tablet_whose_move_ends_just_before_the_loss_has_its_objects_at_the_source_o
     let numbers = cluster.numbers();
     let (tenant, table) = table(&cluster, Durability::Synced);
     let mut known = Known::new();
-    for _ in 0..rounds(2, 20) {
+    for _ in 0..rounds(2, 6) {
         let mut user = Tireless::new(&cluster, &tenant, table);
         write(&mut user, &mut random, &mut known, 500);
         let tablet = comes("a tablet of the first server", || {

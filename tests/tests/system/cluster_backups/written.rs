@@ -45,7 +45,7 @@ fn what_others_have_received_outlives_a_server_that_is_killed() {
     let mut cluster = cluster_without_flushes(&HOSTS);
     let numbers = cluster.numbers();
     let (tenant, table) = table(&cluster, Durability::Written);
-    for _ in 0..rounds(3, 12) {
+    for _ in 0..rounds(3, 8) {
         let mut user = Tireless::new(&cluster, &tenant, table);
         let victim = write_and_kill(&mut cluster, (&mut user, &mut random, &mut known));
         await_recovery(&cluster.servers[0], numbers[victim]);
@@ -61,7 +61,7 @@ fn a_killed_server_that_returns_at_once_does_not_forget_what_others_have_receive
     let (mut random, mut known) = (rng(), Known::new());
     let mut cluster = cluster_without_flushes(&HOSTS);
     let (tenant, table) = table(&cluster, Durability::Written);
-    for _ in 0..rounds(2, 12) {
+    for _ in 0..rounds(2, 6) {
         let mut user = Tireless::new(&cluster, &tenant, table);
         let victim = write_and_kill(&mut cluster, (&mut user, &mut random, &mut known));
         cluster.servers[victim].restart();
@@ -78,7 +78,7 @@ fn all_but_one_that_are_killed_together_return() {
     let (mut random, mut known) = (rng(), Known::new());
     let mut cluster = cluster_without_flushes(&["one", "two", "three", "four"]);
     let (tenant, table) = table(&cluster, Durability::Written);
-    for _ in 0..rounds(1, 6) {
+    for _ in 0..rounds(1, 4) {
         write(&mut Tireless::new(&cluster, &tenant, table), &mut random, &mut known, 400);
         let killed = &mut cluster.servers[1..];
         killed.iter_mut().for_each(Server::kill);

@@ -100,7 +100,7 @@ fn a_server_serves_what_it_owns_while_it_replays_and_nothing_that_left_comes_bac
     wait_for_moves(&cluster);
 
     let mut seen_at_work = 0;
-    for round in 0..rounds(3, 20) as u64 {
+    for round in 0..rounds(3, 8) as u64 {
         if round % 3 == 1 {
             assert!(cluster.servers[at].stop().success());
         } else {

@@ -54,7 +54,7 @@ fn what_was_answered_is_there_after_crashes_of_tables_that_went_to_memory_and_ba
     let tables = [false, true]
         .map(|ordered| create(&mut client, TABLES[usize::from(ordered)], Durability::Memory, ordered));
     let model = Model::new(tables);
-    for round in 0..rounds(4, 100) {
+    for round in 0..rounds(4, 50) {
         let is_over = AtomicBool::new(false);
         let open = |_| Session::open(&server.address().to_string(), &tenant.name, &tenant.secret, patient());
         let sessions: Vec<_> = (0..3).map(|client| open(client).expect("the tenant is let in")).collect();
@@ -113,7 +113,7 @@ fn a_table_whose_way_to_the_disk_a_crash_ends_is_in_memory_and_nothing_of_it_ret
     let mut client = server.client(&tenant);
     let table = create(&mut client, "data", Durability::Memory, false);
     let mut ended = [0, 0];
-    for round in 0..rounds(8, 200) {
+    for round in 0..rounds(8, 80) {
         let first = round as u32 * 100_000;
         put_all(&mut client, table, first..first + 20_000, 200);
         let was_done = alter_and_kill(&mut server, &tenant, Duration::from_millis(random.u64(0..150)));

@@ -204,7 +204,7 @@ fn many_times_the_disk_can_be_overwritten() {
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let table = create(&mut client, "data", Durability::Synced, false);
-    let rounds = rounds(24, 1_000);
+    let rounds = rounds(24, 300);
     for round in 0..rounds {
         for first in (0..400).step_by(TOGETHER) {
             assert_eq!(put_many(&mut client, table, first, round as u8), None, "round {round}");

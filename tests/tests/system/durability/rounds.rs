@@ -102,7 +102,7 @@ fn what_was_answered_is_there_after_crashes_under_load() {
         arguments: &[],
         clients: 4,
         depth: 32,
-        rounds: rounds(4, 300),
+        rounds: rounds(4, 100),
         load_ms: 20..400,
         until_cleaned: false,
     });
@@ -116,7 +116,7 @@ fn what_was_answered_is_there_after_crashes_while_a_small_disk_is_cleaned() {
         arguments: &["--disk", "20MiB", "--disk-io", "system-calls"],
         clients: 3,
         depth: 64,
-        rounds: rounds(5, 300),
+        rounds: rounds(5, 100),
         load_ms: 200..600,
         until_cleaned: true,
     });

@@ -75,7 +75,7 @@ fn the_total_stands_and_transfers_happen_once_over_crashes() {
     let mut random = rng();
     let mut bank = Bank::open(ACCOUNTS, Durability::Synced);
     let mut paid = vec![0; ACCOUNTS as usize];
-    for round in 0..rounds(4, 100) {
+    for round in 0..rounds(4, 50) {
         let is_over = AtomicBool::new(false);
         let address = bank.server.address().to_string();
         let open = |_| {

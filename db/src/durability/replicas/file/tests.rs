@@ -216,7 +216,7 @@ impl World {
 #[test]
 fn what_was_flushed_is_read_after_crashes_and_nothing_else() {
     let (mut refused, mut fragments) = (0, 0);
-    for seed in seeds("what_was_flushed", 300, 5_000) {
+    for seed in seeds("what_was_flushed", 300, 2_000) {
         let mut world = World::new(Rng::with_seed(seed));
         for round in 0..3 {
             let what = format!("seed {seed} round {round}");
