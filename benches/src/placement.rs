@@ -1,4 +1,5 @@
-//! One function at the server and at the client: calls a second, for several amounts of computation and numbers of reads.
+//! One function at the server, at the client, and where it is cheaper: calls a second, for several amounts of computation and numbers of
+//! reads.
 //!
 //! The function `chase` of `ext/spin` reads records one after the other, each of which names the next, and then computes. At the
 //! server it is one request; at the client each record is a get of its own, and the computation takes nothing of the server. The
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::local::Finished;
-use client::{Local, Module, ModuleRuntime, Request};
+use client::{Local, Module, ModuleRuntime, PlacedFunction, Request, RunAt};
 use fastrand::Rng;
 use serde::Serialize;
 
@@ -55,6 +56,7 @@ pub struct PlacementSettings {
 enum RunsAt {
     Server,
     Client,
+    Adaptive,
 }
 
 /// A row of the table.
@@ -72,12 +74,15 @@ struct PlacementRow {
     case: PlacementCase,
     #[serde(flatten)]
     figures: Figures,
+    /// Percentage of the calls that ran at the client.
+    here_percent: f64,
 }
 
 const FIGURES: &[Figure<PlacementRow>] = &[
     range("per_second", "a second", 0, |row| row.figures.requests_per_second),
     median("us_p50", "p50 us", 1, |row| row.figures.latency_us_p50),
     median("us_p99", "p99 us", 1, |row| row.figures.latency_us_p99),
+    median("here_percent", "at the client %", 0, |row| row.here_percent),
 ];
 
 /// Where the load goes.
@@ -104,20 +109,25 @@ pub fn run(settings: &PlacementSettings) -> Result<(), String> {
     let (table, module) = prepare(&access, settings)?;
     let cases = settings.gets.iter().flat_map(|&gets| {
         settings.cycles.iter().flat_map(move |&cycles| {
-            [RunsAt::Server, RunsAt::Client].map(|place| PlacementCase { gets, cycles, place })
+            [RunsAt::Server, RunsAt::Client, RunsAt::Adaptive].map(|place| PlacementCase {
+                gets,
+                cycles,
+                place,
+            })
         })
     });
     let rows = report.rounds(settings.pair.runs, settings, cases, |case, run| {
         let seed = settings.pair.seed + run as u64;
         let load = PlacementLoad { access: &access, table, module: &module, settings, seed };
-        let figures = match case.place {
-            RunsAt::Server => load.invoke(case)?,
-            RunsAt::Client => load.run_here(case)?,
+        let (figures, here_percent) = match case.place {
+            RunsAt::Server => (load.invoke(case)?, 0.0),
+            RunsAt::Client => load.place(case, RunAt::Client)?,
+            RunsAt::Adaptive => load.place(case, RunAt::Adaptive)?,
         };
         if !figures.errors.is_empty() {
             return Err(format!("{case:?} went wrong: {:?}", figures.errors));
         }
-        Ok(PlacementRow { case: *case, figures })
+        Ok(PlacementRow { case: *case, figures, here_percent })
     })?;
     show(&rows, settings, &mut report)
 }
@@ -195,8 +205,14 @@ impl PlacementLoad<'_> {
         }
     }
 
-    fn run_here(&self, case: &PlacementCase) -> Result<Figures, String> {
-        let mut local = Local::new(self.access.connect()?.into_session());
+    /// Returns the figures, and the percentage of the calls that ran here.
+    fn place(&self, case: &PlacementCase, run_at: RunAt) -> Result<(Figures, f64), String> {
+        let mut client = self.access.connect()?;
+        let function = client.resolve("spin.chase").map_err(|error| error.to_string())?;
+        let function = PlacedFunction::new(function, "chase", self.module.clone(), run_at);
+        let function = function.map_err(|error| error.to_string())?;
+        let mut local = Local::new(client.into_session());
+        let (mut ran, mut ran_here) = (0_u64, 0_u64);
         let (arguments, mut random) = (Self::arguments(case), Rng::with_seed(self.seed));
         let (mut measure, (begin, end)) = (Measure::default(), self.window());
         // Ids are counted from 1: that of an invocation leads to its place.
@@ -207,8 +223,8 @@ impl PlacementLoad<'_> {
             for place in ready.drain(..) {
                 begun[place] = Instant::now();
                 let key = random.u64(0..self.settings.keys).to_le_bytes();
-                let spawned = local.spawn_module(self.module, "chase", self.table, &key, &arguments);
-                let id = spawned.map_err(|error| error.to_string())? as usize;
+                let called = local.invoke(&function, self.table, &key, &arguments);
+                let id = called.map_err(|error| error.to_string())? as usize;
                 if place_of.len() <= id {
                     place_of.resize(id + 1, 0);
                 }
@@ -216,6 +232,7 @@ impl PlacementLoad<'_> {
             }
             local
                 .poll(&mut |finished: Finished<'_>| {
+                    (ran, ran_here) = (ran + 1, ran_here + u64::from(finished.ran_here));
                     ended.push((finished.id, finished.result.err().map(|failure| failure.to_string())));
                 })
                 .map_err(|error| error.to_string())?;
@@ -226,7 +243,8 @@ impl PlacementLoad<'_> {
                 ready.push(place);
             }
             if now >= end {
-                return Ok(measure.figures((end - begin).as_secs_f64()));
+                let percent = 100.0 * ran_here as f64 / ran.max(1) as f64;
+                return Ok((measure.figures((end - begin).as_secs_f64()), percent));
             }
         }
     }

@@ -11,6 +11,8 @@ mod enumerate;
 mod extension;
 mod grant;
 mod many;
+#[cfg(feature = "modules")]
+mod placed;
 mod scan;
 mod table;
 mod transaction;
@@ -33,6 +35,8 @@ use crate::{ClientConfig, Error, Session};
 /// A tenant's connection to a server.
 pub struct Client {
     session: Session,
+    #[cfg(feature = "modules")]
+    function_runs: Option<placed::FunctionRuns>,
     functions: HashMap<String, Function>,
     /// Bytes of the latest reply.
     body: Vec<u8>,
@@ -99,7 +103,14 @@ impl Client {
     /// Returns a client over an open session.
     #[must_use]
     pub fn over(session: Session) -> Client {
-        Client { session, functions: HashMap::new(), body: Vec::new(), chunks: KeyChunks::new() }
+        Client {
+            session,
+            #[cfg(feature = "modules")]
+            function_runs: None,
+            functions: HashMap::new(),
+            body: Vec::new(),
+            chunks: KeyChunks::new(),
+        }
     }
 
     /// Returns the server's address as the caller gave it.

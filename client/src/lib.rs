@@ -67,16 +67,16 @@ pub use control::{
     ClusterStatus, Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionModule,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
     MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
-    OwnedPositions, PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right, ServerEntry,
-    SessionEntry, Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry,
-    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
-    VersionState, limit_word, limit_words,
+    OwnedPositions, PackageFile, Placement, PlanEntry, PlanProgress, RUN_AT, Restored, Right, SANDBOX,
+    ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry,
+    TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription,
+    VersionEntry, VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
 #[cfg(feature = "modules")]
-pub use local::{Module, ModuleError, ModuleRuntime};
+pub use local::{Module, ModuleError, ModuleRuntime, PlacedFunction, RunAt};
 pub use owners::Owners;
 pub use pages::{Cursor, Listed, Page, PageSize};
 pub use session::Session;

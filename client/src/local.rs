@@ -12,19 +12,27 @@
 //! spawn -> running -> waiting for records -> running .. -> committing -> finished
 //!             ^                                                |
 //!             +------------ what it read has changed ----------+
+//!
+//! invoke -> at the server -> finished
+//!             |         ^
+//!             |         +---- after two conflicts ---- committing
+//!             +--> pushed back -> running -> as above
 //! ```
 //! As at the server, only functions that read may enumerate a table.
 
 mod border;
+mod finished;
 mod host;
 #[cfg(feature = "modules")]
 mod module_run;
 #[cfg(feature = "modules")]
 mod modules;
+#[cfg(feature = "modules")]
+mod placed;
 mod task;
 
+use std::borrow::BorrowMut;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,14 +40,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sandstorm::{Args, Db, Level, Reply};
-#[cfg(feature = "modules")]
-use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
-use wire::{Completion, Status};
+use wire::{Completion, RequestDurability, Status};
 
+pub use self::finished::{Finished, LocalFailure, Usage};
 #[cfg(feature = "modules")]
 use self::module_run::ModuleThread;
 #[cfg(feature = "modules")]
 pub use self::modules::{Module, ModuleError, ModuleRuntime};
+#[cfg(feature = "modules")]
+use self::placed::{CallAnswer, PlacedCall};
+#[cfg(feature = "modules")]
+pub use self::placed::{PlacedFunction, RunAt};
 use self::task::{Task, TaskLimits};
 use crate::{Error, Session};
 
@@ -49,10 +60,18 @@ const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
 /// Operation number of a commit.
 const COMMITTING: usize = (1 << OPERATION_BITS) - 1;
+/// Operation number of a call that is at the server.
+#[cfg(feature = "modules")]
+const CALLING: usize = COMMITTING - 1;
 /// Maximum number of runs of an invocation whose commits meet conflicts.
 const RUNS_MAX: u32 = 8;
 
-const _: () = assert!(task::OPERATIONS_MAX < COMMITTING);
+/// Functions that run between two readings of the clock, and the time after which the session is polled again: a server that waits for
+/// requests is idle meanwhile.
+const RUNS_PER_READING: usize = 4;
+const RUNNING_MAX: Duration = Duration::from_micros(30);
+
+const _: () = assert!(task::OPERATIONS_MAX < COMMITTING - 1);
 
 type Run = Pin<Box<dyn Future<Output = Result<(), sandstorm::Error>>>>;
 type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
@@ -60,8 +79,10 @@ type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
 /// The slot of one invocation, reused by the next one.
 struct LocalInvocation {
     task: Rc<Task>,
-    /// Distinguishes late replies to an earlier invocation of this slot.
+    /// Distinguishes late replies to an earlier invocation of this session's executors.
     generation: u64,
+    /// What the session's replies waited for when the invocation began.
+    durability: RequestDurability,
     id: u64,
     run: Option<Run>,
     /// Restarts the function.
@@ -70,11 +91,26 @@ struct LocalInvocation {
     failure: Option<LocalFailure>,
     runs: u32,
     round_trips: u32,
+    /// What [`Local::invoke`] called, at the server or pushed back; `None` if it was spawned.
+    #[cfg(feature = "modules")]
+    call: Option<PlacedCall>,
+    /// The body of the server's answer to it.
+    #[cfg(feature = "modules")]
+    answer: Vec<u8>,
 }
 
-/// An executor of invocations in the client, over one session.
-pub struct Local {
-    session: Session,
+/// What the server answered to an invocation.
+enum Answered {
+    /// Its commit; the error is the failure, or `None` for a conflict.
+    Commit(Result<(), Option<Error>>),
+    /// Its call.
+    #[cfg(feature = "modules")]
+    Call(CallAnswer),
+}
+
+/// An executor of invocations in the client, over one session that it has or borrows.
+pub struct Local<S = Session> {
+    session: S,
     places: Vec<LocalInvocation>,
     free: Vec<usize>,
     runnable: VecDeque<usize>,
@@ -82,8 +118,11 @@ pub struct Local {
     starved: VecDeque<usize>,
     /// Slots whose commit found the session's window full.
     blocked: VecDeque<usize>,
-    /// Commits completed in the current batch.
-    ended: Vec<(usize, Result<(), Option<Error>>)>,
+    /// Slots whose call is new, or found the session's window full.
+    #[cfg(feature = "modules")]
+    unsent_calls: VecDeque<usize>,
+    /// Commits and calls answered in the current batch.
+    answered: Vec<(usize, Answered)>,
     tables: HashMap<String, u32>,
     log: Vec<(Level, String)>,
     next_id: u64,
@@ -94,49 +133,10 @@ pub struct Local {
     modules: Option<Rc<ModuleThread>>,
 }
 
-/// The result of an invocation.
-#[derive(Debug)]
-pub struct Finished<'a> {
-    /// The id that [`Local::spawn`] gave.
-    pub id: u64,
-    /// The reply, or the reason for its absence.
-    pub result: Result<&'a [u8], LocalFailure>,
-    /// Number of times that it waited for records.
-    pub round_trips: u32,
-    /// Number of requests for objects, pages and tables that it made, over all runs.
-    pub reads: u32,
-    /// What its last run used.
-    pub usage: Usage,
-}
-
-/// What a run of a function used.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
-    /// Bytes of the keys and values that it was lent.
-    pub read_bytes: usize,
-    /// Objects that it wrote; none once it has failed.
-    pub writes: usize,
-    /// Bytes of their keys and values.
-    pub write_bytes: usize,
-    /// Time in the code of a module, without its host calls; zero for a function of the program.
-    pub compute: Duration,
-    /// Bytes that a module's function has allocated, at most at any time.
-    pub arena_bytes: usize,
-}
-
-/// The reason why an invocation failed.
-#[derive(Debug)]
-pub enum LocalFailure {
-    /// The function ended with an error; nothing was written.
-    Function(sandstorm::Error),
-    /// The server refused, or did not reply. For a function of a module, also the error that a server would answer.
-    Server(Error),
-}
-
-impl Local {
+impl<S: BorrowMut<Session>> Local<S> {
     /// Returns an executor over a session.
     #[must_use]
-    pub fn new(session: Session) -> Local {
+    pub fn new(session: S) -> Local<S> {
         Local {
             session,
             places: Vec::new(),
@@ -144,7 +144,9 @@ impl Local {
             runnable: VecDeque::new(),
             starved: VecDeque::new(),
             blocked: VecDeque::new(),
-            ended: Vec::new(),
+            #[cfg(feature = "modules")]
+            unsent_calls: VecDeque::new(),
+            answered: Vec::new(),
             tables: HashMap::new(),
             log: Vec::new(),
             next_id: 0,
@@ -154,19 +156,19 @@ impl Local {
         }
     }
 
-    /// Makes invocations end without their commits, as if all that they have read were unchanged: for measurements.
+    /// Makes invocations end without their commits, as if all that they have read were unchanged: for measurements. All run here then.
     pub fn set_dry(&mut self, is_dry: bool) {
         self.is_dry = is_dry;
     }
 
     /// Returns the session, for other requests; [`Session::poll`] delivers their completions.
     pub fn session(&mut self) -> &mut Session {
-        &mut self.session
+        self.session.borrow_mut()
     }
 
     /// Returns the session by value; drops unfinished invocations without their writes.
     #[must_use]
-    pub fn into_session(self) -> Session {
+    pub fn into_session(self) -> S {
         self.session
     }
 
@@ -186,44 +188,6 @@ impl Local {
         self.spawn_as(false, function, table, key, arguments)
     }
 
-    /// Starts a function of a module; its limits are those of the tenant at the server. The first one on a thread sets up what
-    /// modules need there.
-    ///
-    /// # Errors
-    /// `UnknownFunction`, `KeyTooLarge`, `ArgumentsTooLarge`; `Unavailable` if the kernel has no memory or no timer for this thread.
-    #[cfg(feature = "modules")]
-    pub fn spawn_module(
-        &mut self,
-        module: &Module,
-        function: &str,
-        table: u32,
-        key: &[u8],
-        arguments: &[u8],
-    ) -> Result<u64, Error> {
-        let refused = |status, text: String| Error::Refused { status, text };
-        let export = module.function(function);
-        let export = export.ok_or_else(|| refused(Status::UnknownFunction, function.to_owned()))?;
-        if key.len() > KEY_BYTES_MAX {
-            return Err(refused(Status::KeyTooLarge, String::new()));
-        }
-        if arguments.len() > ARGUMENTS_BYTES_MAX {
-            return Err(refused(Status::ArgumentsTooLarge, String::new()));
-        }
-        let thread = match &self.modules {
-            Some(thread) => Rc::clone(thread),
-            None => {
-                let made = ModuleThread::of_this_thread();
-                let made = made.map_err(|error| refused(Status::Unavailable, error.to_string()))?;
-                Rc::clone(self.modules.insert(made))
-            }
-        };
-        let runnable = module.runnable().clone();
-        let limits = runnable.limits.of_task(key.len() + arguments.len());
-        let (export, may_write) = (export.export, export.may_write);
-        let start = move |task: &Rc<Task>| module_run::start(Rc::clone(task), &thread, (&runnable, export));
-        Ok(self.begin((may_write, limits), start, table, key, arguments))
-    }
-
     fn spawn_as<F>(&mut self, may_write: bool, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
     where
         F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
@@ -241,29 +205,44 @@ impl Local {
         key: &[u8],
         arguments: &[u8],
     ) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| self.add_place());
-        self.next_id += 1;
+        let index = self.occupy((may_write, limits), table, key, arguments);
         let place = &mut self.places[index];
-        place.task.begin((may_write, limits), table, key, arguments);
-        place.id = self.next_id;
-        (place.runs, place.round_trips) = (1, 0);
         place.run = Some(start(&place.task));
         place.start = may_write.then(|| Box::new(start) as Start);
         self.runnable.push_back(index);
         self.next_id
     }
 
+    /// Prepares a slot for a new invocation.
+    fn occupy(&mut self, of: (bool, TaskLimits), table: u32, key: &[u8], arguments: &[u8]) -> usize {
+        let index = self.free.pop().unwrap_or_else(|| self.add_place());
+        self.next_id += 1;
+        let session = self.session.borrow_mut();
+        let place = &mut self.places[index];
+        place.generation = session.next_generation(GENERATION_BITS);
+        place.durability = session.durability();
+        place.task.begin(of, table, key, arguments);
+        place.id = self.next_id;
+        (place.runs, place.round_trips) = (1, 0);
+        index
+    }
+
     fn add_place(&mut self) -> usize {
-        let reply_bytes_max = self.session.limits().reply_bytes_max as usize;
+        let reply_bytes_max = self.session.borrow().limits().reply_bytes_max as usize;
         self.places.push(LocalInvocation {
             task: Rc::new(Task::new(reply_bytes_max)),
             generation: 0,
+            durability: RequestDurability::OfTable,
             id: 0,
             run: None,
             start: None,
             failure: None,
             runs: 0,
             round_trips: 0,
+            #[cfg(feature = "modules")]
+            call: None,
+            #[cfg(feature = "modules")]
+            answer: Vec::new(),
         });
         self.places.len() - 1
     }
@@ -282,16 +261,21 @@ impl Local {
     pub fn poll(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
         let before = self.outstanding();
         self.run_all(finished);
-        let Local { session, places, runnable, starved, ended, .. } = self;
-        let polled = session.poll_some(LOCAL_TAGS, &mut |completion| {
+        let Local { session, places, runnable, starved, answered, .. } = self;
+        let polled = session.borrow_mut().poll_some(LOCAL_TAGS, &mut |completion| {
             let (index, generation, operation) = split_tag(completion.tag);
-            let Some(place) = places.get(index) else { return };
+            let Some(place) = places.get_mut(index) else { return };
             // The invocation that asked may have ended.
             if place.generation != generation {
                 return;
             }
             if operation == COMMITTING {
-                ended.push((index, outcome_of(&completion)));
+                answered.push((index, Answered::Commit(outcome_of(&completion))));
+                return;
+            }
+            #[cfg(feature = "modules")]
+            if operation == CALLING {
+                answered.push((index, Answered::Call(CallAnswer::of(&completion, &mut place.answer))));
                 return;
             }
             place.task.answer(operation, &completion);
@@ -301,9 +285,15 @@ impl Local {
                 starved.push_back(index);
             }
         });
-        for (index, outcome) in std::mem::take(&mut self.ended) {
-            self.committed(index, outcome, finished);
+        let mut answered = std::mem::take(&mut self.answered);
+        for (index, answer) in answered.drain(..) {
+            match answer {
+                Answered::Commit(outcome) => self.committed(index, outcome, finished),
+                #[cfg(feature = "modules")]
+                Answered::Call(answer) => self.called(index, answer, finished),
+            }
         }
+        self.answered = answered;
         self.run_all(finished);
         polled?;
         Ok(before - self.outstanding())
@@ -321,7 +311,7 @@ impl Local {
                 return Ok(count);
             }
             if self.runnable.is_empty() {
-                self.session.idle(since)?;
+                self.session.borrow_mut().idle(since)?;
             }
         }
     }
@@ -341,9 +331,18 @@ impl Local {
             let Some(index) = self.blocked.pop_front() else { break };
             self.commit(index, finished);
         }
-        for _ in 0..self.runnable.len() {
+        #[cfg(feature = "modules")]
+        for _ in 0..self.unsent_calls.len() {
+            let Some(index) = self.unsent_calls.pop_front() else { break };
+            self.call(index, finished);
+        }
+        let since = Instant::now();
+        for ran in 1..=self.runnable.len() {
             let Some(index) = self.runnable.pop_front() else { break };
             self.run_one(index, finished);
+            if ran % RUNS_PER_READING == 0 && since.elapsed() > RUNNING_MAX {
+                break;
+            }
         }
     }
 
@@ -379,8 +378,10 @@ impl Local {
     /// Submits the requests of an invocation.
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
-        let LocalInvocation { task, generation, .. } = &places[index];
-        if !task.send_asks(session, tables, |operation| tag_of(index, *generation, operation)) {
+        let LocalInvocation { task, generation, durability, .. } = &places[index];
+        let tag = |operation| tag_of(index, *generation, operation);
+        let send = |session: &mut Session| task.send_asks(session, tables, tag);
+        if !session.borrow_mut().with_durability(*durability, send) {
             starved.push_back(index);
         } else if task.waiting() == 0 {
             runnable.push_back(index);
@@ -395,7 +396,8 @@ impl Local {
         let Local { session, places, .. } = self;
         let place = &places[index];
         let tag = tag_of(index, place.generation, COMMITTING);
-        match place.task.commit(session, tag) {
+        let commit = |session: &mut Session| place.task.commit(session, tag);
+        match session.borrow_mut().with_durability(place.durability, commit) {
             None => self.finish_as_ended(index, finished),
             Some(Ok(())) => {}
             // Repeated at the next poll.
@@ -414,6 +416,8 @@ impl Local {
     ) {
         match outcome {
             Ok(()) => self.finish_as_ended(index, finished),
+            #[cfg(feature = "modules")]
+            Err(failure) if self.returns_to_server(index, failure.as_ref()) => self.call(index, finished),
             Err(None) if self.places[index].runs < RUNS_MAX => self.run_again(index),
             Err(None) => {
                 let failure = self.places[index].task.conflict();
@@ -428,7 +432,7 @@ impl Local {
         let place = &mut self.places[index];
         place.failure = None;
         place.runs += 1;
-        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        place.generation = self.session.borrow_mut().next_generation(GENERATION_BITS);
         place.task.begin_again();
         place.run = place.start.as_ref().map(|start| start(&place.task));
         self.runnable.push_back(index);
@@ -451,11 +455,17 @@ impl Local {
         place.run = None;
         place.start = None;
         place.failure = None;
-        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        // Late replies find nobody.
+        place.generation = self.session.borrow_mut().next_generation(GENERATION_BITS);
         let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
         let usage = place.task.usage();
-        let result = result.map(|()| place.task.border.reply());
-        finished(Finished { id, result, round_trips, reads, usage });
+        #[cfg(feature = "modules")]
+        let answer = place.call.take().filter(PlacedCall::is_at_server).map(|_| &place.answer[..]);
+        #[cfg(not(feature = "modules"))]
+        let answer: Option<&[u8]> = None;
+        let ran_here = answer.is_none();
+        let result = result.map(|()| answer.unwrap_or_else(|| place.task.border.reply()));
+        finished(Finished { id, result, ran_here, round_trips, reads, usage });
         self.free.push(index);
     }
 }
@@ -484,14 +494,3 @@ fn outcome_of(completion: &Completion<'_>) -> Result<(), Option<Error>> {
         _ => Err(Error::check(completion).err()),
     }
 }
-
-impl fmt::Display for LocalFailure {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LocalFailure::Function(error) => write!(to, "The function ended with an error: {error}."),
-            LocalFailure::Server(error) => error.fmt(to),
-        }
-    }
-}
-
-impl std::error::Error for LocalFailure {}

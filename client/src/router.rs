@@ -74,6 +74,8 @@ pub(crate) struct Router {
     source_patience_us: u64,
     /// What replies to the caller's next requests wait for.
     pub(crate) durability: RequestDurability,
+    /// Whether requests may be pushed back.
+    pub(crate) may_push_back: bool,
 }
 
 /// A request that cannot be sent at present.
@@ -167,6 +169,7 @@ impl Router {
             call_timeout_us,
             source_patience_us,
             durability: RequestDurability::OfTable,
+            may_push_back: false,
         })
     }
 
@@ -214,7 +217,8 @@ impl Router {
     /// Begins the journey of a caller's request.
     #[inline]
     fn journey(&self, now_us: u64) -> Journey {
-        Journey { durability: self.durability, ..Journey::begin(now_us, self.call_timeout_us) }
+        let (durability, may_push_back) = (self.durability, self.may_push_back);
+        Journey { durability, may_push_back, ..Journey::begin(now_us, self.call_timeout_us) }
     }
 
     #[inline(never)]

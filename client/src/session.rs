@@ -46,6 +46,8 @@ pub struct Session {
     watch: Watch,
     /// Number of the home that is the port's only peer. 0 before the first; `None` with several servers.
     peer: Option<u32>,
+    /// See [`Session::next_generation`].
+    generations: u64,
 }
 
 impl Session {
@@ -97,6 +99,7 @@ impl Session {
             watch: Watch::start(),
             peer: Some(0),
             port,
+            generations: 0,
         };
         session.follow_home()?;
         Ok(session)
@@ -111,6 +114,43 @@ impl Session {
     pub fn submit(&mut self, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         let now_us = self.watch.queue();
         self.router.submit(now_us, tag, request, &mut self.statistics).map(drop)
+    }
+
+    /// Does work whose requests say whether this client can run the invoked function itself, so that they may be answered with
+    /// [`wire::Status::PushedBack`].
+    #[cfg(feature = "modules")]
+    pub(crate) fn with_push_back<T>(
+        &mut self,
+        may_push_back: bool,
+        work: impl FnOnce(&mut Session) -> T,
+    ) -> T {
+        self.router.may_push_back = may_push_back;
+        let done = work(self);
+        self.router.may_push_back = false;
+        done
+    }
+
+    /// Returns a number for a run of an executor of this session: of `bits` bits, each time the next one.
+    pub(crate) fn next_generation(&mut self, bits: u32) -> u64 {
+        self.generations = (self.generations + 1) & ((1 << bits) - 1);
+        self.generations
+    }
+
+    /// Returns what replies to later requests wait for.
+    pub(crate) fn durability(&self) -> RequestDurability {
+        self.router.durability
+    }
+
+    /// Does work whose requests wait for something else than the others.
+    pub(crate) fn with_durability<T>(
+        &mut self,
+        durability: RequestDurability,
+        work: impl FnOnce(&mut Session) -> T,
+    ) -> T {
+        let usual = std::mem::replace(&mut self.router.durability, durability);
+        let done = work(self);
+        self.router.durability = usual;
+        done
     }
 
     /// Sets what replies to later requests of this session wait for: the durability of each one's table, or one that the

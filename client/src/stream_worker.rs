@@ -146,7 +146,7 @@ impl Shared {
         }
         let header = RecordHeader {
             code: job.request.code,
-            flags: job.request.journey.durability.flags(),
+            flags: job.request.journey.flags(),
             sequence: job.sequence,
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,

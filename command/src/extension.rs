@@ -9,12 +9,12 @@ mod versions;
 use super::bytes::Bytes;
 use super::failure::{Failure, FailureKind};
 use super::object;
-use super::options::{ExtensionCommand, RunsAt};
+use super::options::{ExplainOptions, ExtensionCommand, RegressionOptions, RunsAt};
 use super::output::Answer;
 use super::settings::Settings;
 use builder::package::DirectoryError;
 use builder::{BuildError, Mode, Package, Refusal, Toolchain};
-use client::{Client, PackageFile, Placement, Status};
+use client::{Client, PackageFile, Placement, RunAt, Status};
 use serde_json::json;
 use std::path::Path;
 
@@ -23,12 +23,19 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
     match command {
         ExtensionCommand::New { name } => create(&name),
         ExtensionCommand::Check { package } => check(&package),
-        ExtensionCommand::Install { package, name, placement } => {
+        ExtensionCommand::Install { package, name, placement, regression } => {
             let placement = match (placement.pin, placement.canary) {
                 (_, Some(percent)) => Placement::Canary(percent),
                 (true, None) => Placement::Pinned,
                 (false, None) => Placement::Current,
             };
+            if let (Some(percent), Some(table)) = (regression.max_regression, regression.table) {
+                let RegressionOptions { sample, function, arguments, .. } = regression;
+                let (package, name) = (package.clone(), name.clone());
+                let explained =
+                    ExplainOptions { package, table, sample, function, arguments, rate: None, name };
+                explain::refuse_regression(settings, &explained, percent)?;
+            }
             install(&mut settings.connect()?, &package, name.as_deref(), placement)
         }
         ExtensionCommand::Explain(options) => explain::explain(settings, &options),
@@ -59,7 +66,8 @@ pub fn invoke(
     let (mut client, id) = object::open(settings, table)?;
     let reply = match at {
         RunsAt::Server => client.invoke(&name, id, &key, &arguments)?,
-        RunsAt::Client => here::run(client, &name, (id, &key, &arguments))?,
+        RunsAt::Client => here::run(client, &name, (id, &key, &arguments), RunAt::Client)?,
+        RunsAt::Adaptive => here::run(client, &name, (id, &key, &arguments), RunAt::Adaptive)?,
     };
     Ok(Answer::bytes(&reply, object::value_of(&reply)))
 }

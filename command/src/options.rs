@@ -15,7 +15,7 @@ mod trace;
 pub use self::tao::{DemoOptions, GraphTable, TaoCommand, Through};
 pub use archive::ArchiveCommand;
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
-pub use extension::{ExplainOptions, ExtensionCommand, LogLevel, RunsAt};
+pub use extension::{ExplainOptions, ExtensionCommand, LogLevel, RegressionOptions, RunsAt};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use object::{
@@ -105,7 +105,8 @@ pub enum Command {
         /// Version of the extension; default: the current one.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         version: Option<u32>,
-        /// Where it runs: at the server, or in this program, which reads its module and then the objects over the network.
+        /// Where it runs: at the server; in this program, which reads its module and then the objects over the network; or where the
+        /// server says.
         #[arg(long, value_enum, default_value = "server")]
         at: RunsAt,
         #[command(flatten)]

@@ -142,6 +142,9 @@ pub struct Measured {
     /// Number of invocations by outcome. The server names the outcomes and omits those that did not occur; `ok` means
     /// success.
     pub ends: Vec<Statistic>,
+    /// Number of invocations that their clients were told to run. 0 from an earlier server.
+    #[serde(default)]
+    pub pushed_back: u64,
     /// Processor time in nanoseconds, extrapolated from the timed invocations.
     pub cpu_ns: u64,
     /// Number of timed invocations.

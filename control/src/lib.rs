@@ -38,7 +38,7 @@ pub use request::AdminRequest;
 pub use serde::de::DeserializeOwned;
 pub use table::{Durability, TableEntry, TableId, TableOptions, TableStatistics};
 pub use tenant::{
-    Actor, AuditEntry, GrantEntry, LimitChange, Right, SANDBOX, SessionEntry, Statistic, Subject,
+    Actor, AuditEntry, GrantEntry, LimitChange, RUN_AT, Right, SANDBOX, SessionEntry, Statistic, Subject,
     TenantCreated, TenantEntry, TenantLimitEntry, limit_word, limit_words,
 };
 

@@ -42,10 +42,20 @@ pub const SANDBOX: &str = "sandbox";
 /// The words for the values of [`SANDBOX`]: machine code of the server's process, WebAssembly.
 const SANDBOXES: [&str; 2] = ["native", "wasm"];
 
+/// The limit by which the operator chooses where a tenant's invocations run whose clients can run them too.
+pub const RUN_AT: &str = "run_at";
+
+/// The words for the values of [`RUN_AT`].
+const RUN_AT_WORDS: [&str; 3] = ["adaptive", "server", "client"];
+
 /// Returns the words for the values of a limit, from 0; `None` if its values are amounts.
 #[must_use]
 pub fn limit_words(limit: &str) -> Option<&'static [&'static str]> {
-    (limit == SANDBOX).then_some(&SANDBOXES)
+    match limit {
+        SANDBOX => Some(&SANDBOXES),
+        RUN_AT => Some(&RUN_AT_WORDS),
+        _ => None,
+    }
 }
 
 /// Returns the word for a value of a limit whose values are words. A newer server may know more of them.

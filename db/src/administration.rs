@@ -79,17 +79,13 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
 
 /// Ends failing canaries and records it; called periodically.
 pub fn watch_canaries(control: &Control) {
-    for (tenant, name, failing) in control.registry.failing_canaries() {
+    for (tenant, name, failing) in control.registry.check_canaries() {
         // Another version may have become the canary meanwhile; this rule must not end that one.
         let rule = |state: &mut VersionState| match state.canary {
             Some((canary, _)) if canary == failing.version => state.roll_back(0),
             _ => Err(VersionStateError::NoCanary),
         };
-        let (canary, current) = (failing.canary, failing.current);
-        let act = format!(
-            "extension rollback {name}: canary {} failed {} of {} calls, the current version {} of {}",
-            failing.version, canary.errors, canary.calls, current.errors, current.calls
-        );
+        let act = format!("extension rollback {name}: {failing}");
         match extensions::change(control, tenant, &name, rule) {
             Ok(_) => {
                 tracing::info!(tenant = tenant.0, act, "rolled back a failing canary");

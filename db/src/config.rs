@@ -71,6 +71,9 @@ pub struct Config {
     /// Preempts invocations, schedules them by share and accounts for them. Only measurements of the cost of isolation
     /// turn this off.
     pub isolation: bool,
+    /// Pushes back invocations that their clients can run after this many yields, whatever the load, and makes each host call yield
+    /// once. Only tests set it.
+    pub push_back_after: Option<u32>,
 }
 
 /// Space for the log of durable tables, or for replicas of others' logs.
@@ -196,6 +199,7 @@ impl Config {
             idle: IdleStrategy::default(),
             streams: StreamLimits::default(),
             isolation: true,
+            push_back_after: None,
         }
     }
 

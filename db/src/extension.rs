@@ -9,6 +9,7 @@
 //!                       (those of a module: crate guest's border, over the same access)
 //!     module_call       an instance of a module for an invocation; instances: those that a worker keeps
 //!     invocation_memory its memory
+//!   pushback            which of them run at their clients                                    workers
 //!   version_metrics     outcomes and run times of a version's invocations                      both
 //!   trace               events of single invocations, recorded while a client reads them       both
 //! ```
@@ -26,6 +27,7 @@ pub mod invocation_memory;
 pub mod log;
 mod module_call;
 pub mod native;
+pub mod pushback;
 pub mod registry;
 pub mod trace;
 pub mod version_metrics;
@@ -39,6 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use guest::preemption_backoff::PreemptionBackoff;
 use log::ExtensionLog;
 use native::Library;
+use pushback::FunctionCost;
 use store::{prefetch_lines, prefetch_value};
 use version_metrics::VersionMetrics;
 use wire::TenantId;
@@ -101,6 +104,8 @@ pub struct Extension {
     pub log: Arc<ExtensionLog>,
     /// The name, unique among the tenant's extensions; `owner/name` for a granted one.
     pub name: Box<str>,
+    /// What each function costs.
+    costs: Box<[FunctionCost]>,
     library: Arc<Library>,
 }
 
@@ -129,7 +134,8 @@ impl Extension {
         let (metrics, retired) = (Arc::new(VersionMetrics::new()), AtomicBool::new(false));
         let (tenant, backoff) = (account.tenant, PreemptionBackoff::new());
         let (name, functions) = (name.into(), library.functions());
-        Self { account, metrics, functions, backoff, tenant, id, version, retired, log, name, library }
+        let costs = functions.iter().map(|_| FunctionCost::default()).collect();
+        Self { account, metrics, functions, backoff, tenant, id, version, retired, log, name, costs, library }
     }
 
     /// Returns the same version for another tenant that has a grant. It reaches that tenant's tables and writes to that
@@ -145,6 +151,13 @@ impl Extension {
     #[must_use]
     pub fn functions(&self) -> &[Function] {
         &self.functions
+    }
+
+    /// Returns what a function costs.
+    #[inline]
+    #[must_use]
+    pub fn cost(&self, function: usize) -> &FunctionCost {
+        &self.costs[function]
     }
 
     /// Returns the `Arguments: ..` line of the function's doc comment, or "" if there is none.
@@ -168,9 +181,15 @@ impl Extension {
     pub fn no_module(&self) -> &str {
         match self.module() {
             Ok(_) => "",
-            Err(_) if self.name.contains('/') => NO_MODULE_OF_ANOTHER,
+            Err(_) if self.is_granted() => NO_MODULE_OF_ANOTHER,
             Err(why) => why,
         }
+    }
+
+    /// Returns whether it is another tenant's, by a grant.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        self.name.contains('/')
     }
 
     /// Returns whether it has a shared object; otherwise there is only a module.

@@ -169,8 +169,22 @@ pub const CANARY_CALLS_MIN: u64 = 200;
 /// Percentage points by which a canary's error rate may exceed the current version's.
 pub const CANARY_ERRORS_MARGIN_PERCENT: u64 = 5;
 
-/// Standard deviations by which a canary's errors must exceed the number expected from the current version.
-pub const CANARY_ERRORS_DEVIATIONS: u64 = 3;
+/// Calls of a canary before its costs are measured.
+pub const CANARY_WARM_CALLS: u64 = 1_000;
+
+/// Minimum timed calls of a canary and of the current version before their costs are compared.
+pub const CANARY_TIMED_MIN: u64 = 300;
+
+/// Per cent and nanoseconds by which the processor time of a canary's call may exceed that of the current version.
+pub const CANARY_COST_MARGIN_PERCENT: u64 = 50;
+/// See [`CANARY_COST_MARGIN_PERCENT`].
+pub const CANARY_COST_MARGIN_NS: u64 = 500;
+
+/// Percentage points by which a canary's share of slow calls may exceed the current version's: slow is over twice that one's p99.
+pub const CANARY_SLOW_PERCENT: u64 = 2;
+
+/// Standard deviations by which a canary's count of errors or slow calls must exceed the number expected from the current version.
+pub const CANARY_DEVIATIONS: u64 = 3;
 
 /// Bytes of the qualified name of another tenant's table or extension.
 pub const QUALIFIED_NAME_BYTES_MAX: usize = wire::limits::QUALIFIED_NAME_BYTES_MAX;

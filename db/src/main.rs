@@ -160,6 +160,11 @@ struct Arguments {
     #[arg(long, default_value = "on", value_parser = ["on", "off"], value_name = "ON|OFF", hide = true)]
     isolation: String,
 
+    /// Push back invocations that their clients can run after this many yields, whatever the load, and make each host call yield once:
+    /// only for tests
+    #[arg(long, value_name = "YIELDS", hide = true)]
+    push_back_after: Option<u32>,
+
     /// Log level: error, warn, info, debug, trace, off
     #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_parser = log_level, value_name = "LEVEL")]
     log: LevelFilter,
@@ -347,6 +352,7 @@ fn config(arguments: Arguments) -> Config {
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
         streams: StreamLimits::default(),
         isolation: arguments.isolation == "on",
+        push_back_after: arguments.push_back_after,
     }
 }
 

@@ -108,6 +108,8 @@ counted! {
     InvocationsOutOfMemory = "invocations_out_of_memory",
     /// Invocations ended for another reason.
     InvocationsKilled = "invocations_killed",
+    /// Invocations that their clients were told to run.
+    InvocationsPushedBack = "invocations_pushed_back",
     /// Times that an invocation used up its slice and was parked.
     Preemptions = "preemptions",
     /// Invocations that used up their processor time.

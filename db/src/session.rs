@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
 use store::{RequestId, prefetch_value};
-use wire::limits::ASKS_SYNCED;
+use wire::limits::{ASKS_SYNCED, MAY_PUSH_BACK};
 use wire::{Status, TenantId};
 
 use crate::limits::PROGRESS_EVERY_US;
@@ -179,6 +179,12 @@ impl Origin {
     pub fn asks_synced(&self) -> bool {
         self.route.asks_synced()
     }
+
+    /// Returns whether the client can run the invoked function itself.
+    #[must_use]
+    pub fn may_push_back(&self) -> bool {
+        self.route.may_push_back()
+    }
 }
 
 /// The destination of a reply.
@@ -198,11 +204,21 @@ pub enum Route {
 }
 
 impl Route {
+    /// Returns whether the client can run the invoked function itself.
+    #[must_use]
+    pub fn may_push_back(&self) -> bool {
+        self.flags() & MAY_PUSH_BACK != 0
+    }
+
     /// Returns whether the request asks that what it writes and shows be on the disk.
     #[must_use]
     pub fn asks_synced(&self) -> bool {
+        self.flags() & ASKS_SYNCED != 0
+    }
+
+    fn flags(&self) -> u8 {
         let (Self::Frame { flags, .. } | Self::Stream(_, flags)) = self;
-        flags & ASKS_SYNCED != 0
+        *flags
     }
 }
 

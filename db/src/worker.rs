@@ -129,6 +129,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub remote: Option<Arc<RemoteReads>>,
     /// Preempts invocations, schedules them by share and accounts for them.
     pub isolation: bool,
+    /// Yields after which invocations are pushed back whatever the load, in tests.
+    pub push_back_after: Option<u32>,
 }
 
 /// Work found at another worker.
@@ -168,11 +170,7 @@ impl<P: SharedPort> Worker<P> {
                 burst: REFUSALS_BURST,
                 per_second: REFUSALS_PER_SECOND,
             }),
-            invocations: if parts.isolation {
-                Invocations::new()?.identifying(Origin::request, Origin::asks_synced)
-            } else {
-                Invocations::without_isolation()?.identifying(Origin::request, Origin::asks_synced)
-            },
+            invocations: Invocations::of_a_worker(parts.isolation, parts.push_back_after)?,
             requests: Vec::new(),
             reads: Vec::new(),
             restores: Vec::new(),
@@ -208,11 +206,12 @@ impl<P: SharedPort> Worker<P> {
             if self.fence.is_passed(now_us) {
                 self.view = self.view.fenced();
             }
+            let round_us = now_us.saturating_sub(before_us);
             if served {
-                self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
+                self.metrics.add(Counter::BusyUs, round_us);
             }
-            if spun && now_us.saturating_sub(before_us) >= CPU_LOST_US && self.siblings.has_background_load()
-            {
+            self.invocations.note_round(now_us, round_us, served);
+            if spun && round_us >= CPU_LOST_US && self.siblings.has_background_load() {
                 self.crowded_until_us = now_us + CPU_SHARED_US;
             }
             if now_us >= self.everywhere_us + EVERYWHERE_EACH_US {

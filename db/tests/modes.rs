@@ -46,6 +46,7 @@ const TIMELESS: LimitOverrides = LimitOverrides {
     warm_bytes: 1 << 20,
     sandbox: None,
     stalls: false,
+    push_back_after: None,
 };
 
 /// What this test asks of a pair.

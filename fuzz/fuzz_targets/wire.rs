@@ -49,4 +49,5 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = reply::Objects::decode(bytes).map(Iterator::count);
     let _ = reply::Number::decode(bytes);
     let _ = reply::ExtensionFailure::decode(bytes);
+    let _ = reply::PushedBack::decode(bytes).map(|body| body.records().count());
 });

@@ -24,6 +24,10 @@ pub const TAKES_PARTS: u8 = 1;
 pub const ASKS_WRITTEN: u8 = 2;
 /// Flag of a request: see [`crate::RequestDurability::Synced`].
 pub const ASKS_SYNCED: u8 = 4;
+/// Flag of an invocation: its client can run the function itself, so it may be answered with [`crate::Status::PushedBack`].
+pub const MAY_PUSH_BACK: u8 = 8;
+/// Longest body of [`crate::Status::PushedBack`]: it fits a frame.
+pub const PUSHED_BACK_BYTES_MAX: usize = 1_024;
 /// Flag of a reply: it is a part.
 pub const IS_PART: u8 = 1;
 /// Longest reply that comes in parts. A socket buffer takes several of this size, and repeating the whole after a

@@ -19,16 +19,19 @@
 //! | `Retry` | [`decode_retry`] |
 //! | `Throttled` | [`Throttled`] |
 //! | `ExtensionError` | [`ExtensionFailure`] |
+//! | `PushedBack` | [`PushedBack`] |
 //!
 //! A reply that does not fit a frame comes as several messages, each a [`Part`] of it, if the request allowed that.
 //! Decoders return [`Status::Malformed`] and never panic. Writers fill the buffer that the frame lends.
 
 mod listing;
 mod part;
+mod pushed_back;
 mod stale_read;
 
 pub use listing::{Listed, Listing, Scanned, Verified};
 pub use part::Part;
+pub use pushed_back::{PushedBack, ReadRecord};
 pub use stale_read::{ARRIVED_BYTES_MAX, Arrived, Left, StaleRead};
 
 use crate::limits::MULTI_GET_KEYS_MAX;

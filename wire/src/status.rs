@@ -162,6 +162,8 @@ statuses! {
     StorageFailed = 57,
     /// A table to be written is in memory, and the request asked for the disk; nothing was written.
     NotDurable = 58,
+    /// The client is to run the function itself; nothing was written.
+    PushedBack = 59,
 }
 
 impl fmt::Display for Status {

@@ -12,7 +12,7 @@ use crate::answers::unintelligible;
 use crate::limits::{MODULE_BYTES_MAX, MODULE_PIECE_BYTES_MIN};
 
 impl Client {
-    /// Calls a function by name and returns its reply. The name is `extension.function`, which uses the current
+    /// Calls a function by name and returns its reply. It runs at the server, or where [`Client::run_functions`] says. The name is `extension.function`, which uses the current
     /// version, or `extension@version.function`; another tenant's extension is named `owner/extension`. Names are
     /// looked up once.
     ///
@@ -20,18 +20,34 @@ impl Client {
     /// [`Error::ExtensionFailed`] if the function ended with an error, the server's refusal, or no reply.
     pub fn invoke(&mut self, name: &str, table: u32, key: &[u8], arguments: &[u8]) -> Result<Vec<u8>, Error> {
         let known = self.functions.contains_key(name);
-        let function = self.resolve(name)?;
-        match self.invoke_function(function, table, key, arguments) {
+        match self.invoke_known(name, table, key, arguments) {
             // Since the lookup it was removed, or reinstalled under another id; it was not executed.
             Err(Error::Refused { status: Status::UnknownExtension | Status::UnknownFunction, .. })
                 if known =>
             {
                 self.functions.remove(name);
-                let function = self.resolve(name)?;
-                self.invoke_function(function, table, key, arguments)
+                #[cfg(feature = "modules")]
+                self.forget_placed(|function| function == name);
+                self.invoke_known(name, table, key, arguments)
             }
             answer => answer,
         }
+    }
+
+    /// Calls a function whose numbers may be of an earlier lookup.
+    fn invoke_known(
+        &mut self,
+        name: &str,
+        table: u32,
+        key: &[u8],
+        arguments: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        #[cfg(feature = "modules")]
+        if let Some(function) = self.function_to_run(name)? {
+            return self.invoke_placed(&function, table, key, arguments);
+        }
+        let function = self.resolve(name)?;
+        self.invoke_function(function, table, key, arguments)
     }
 
     /// Calls a function that was resolved before.
@@ -240,7 +256,10 @@ impl Client {
         request: &AdminRequest<'_>,
     ) -> Result<T, Error> {
         let answer = self.session.administer(request);
-        self.functions.retain(|function, _| split_function_name(function).is_none_or(|(of, ..)| of != name));
+        let is_its = |function: &str| split_function_name(function).is_some_and(|(of, ..)| of == name);
+        self.functions.retain(|function, _| !is_its(function));
+        #[cfg(feature = "modules")]
+        self.forget_placed(is_its);
         answer
     }
 }

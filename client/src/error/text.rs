@@ -141,6 +141,9 @@ fn next_of_storage(status: Status) -> Option<&'static str> {
             "use other keys; a part of an enumeration fits a new table only with the rest: export all of it, with \
              --limit 4000000000"
         }
+        Status::PushedBack => {
+            "report it: a server pushes back only calls that their clients said they can run"
+        }
         Status::NotDurable => {
             "write without asking for the disk, or to a table that has another durability than memory"
         }

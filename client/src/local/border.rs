@@ -29,7 +29,8 @@ impl Border {
     pub(super) const NO_RECORD: RawRecord = RawRecord { value: NOTHING, version: 0 };
 
     pub(super) fn new(reply_bytes_max: usize) -> Border {
-        let reply: Rc<[Cell<u8>]> = vec![Cell::new(0); reply_bytes_max].into();
+        // SAFETY: zeros are bytes.
+        let reply: Rc<[Cell<u8>]> = unsafe { Rc::new_zeroed_slice(reply_bytes_max).assume_init() };
         let address = reply.as_ptr().cast_mut().cast();
         let call = Call {
             host: std::ptr::null(),
@@ -48,6 +49,13 @@ impl Border {
     pub(super) fn set_table(&self, table: u32) {
         // SAFETY: only futures of the task also use the call, and there is none; one thread.
         unsafe { (*self.call.get()).table = table };
+    }
+
+    /// Returns the table of the invocation. No future of the task may exist.
+    #[cfg(feature = "modules")]
+    pub(super) fn table(&self) -> u32 {
+        // SAFETY: as in `set_table`.
+        unsafe { (*self.call.get()).table }
     }
 
     /// Describes an invocation that is about to start, with an empty reply. No future of the task may exist.

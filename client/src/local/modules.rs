@@ -21,6 +21,8 @@ use guest::wasm;
 use sandstorm::abi::wasm32::{BORDER_VERSION, ENTRY_PREFIX};
 use wire::limits::REPLY_BYTES_MAX;
 
+use crate::Error;
+
 use super::module_run::{IMPORTS, ModuleLimits, Runnable};
 
 /// Upper bounds on the limits that a server sends, above its own maxima: processor time, yields, bytes written.
@@ -46,6 +48,8 @@ pub enum ModuleError {
     },
     /// The bytes are not those that the server has.
     Changed,
+    /// The server does not give it.
+    Unreadable(Error),
     /// The module is not one that may run.
     Refused {
         /// The reason.
@@ -65,6 +69,7 @@ impl fmt::Display for ModuleError {
             ModuleError::Changed => {
                 write!(to, "The module does not have the hash that the server sent: read it again.")
             }
+            ModuleError::Unreadable(error) => error.fmt(to),
             ModuleError::Refused { why } => write!(to, "The module may not run: {why}."),
         }
     }
@@ -127,7 +132,8 @@ impl ModuleRuntime {
         let functions = module.functions.iter().map(function).collect::<Result<_, _>>()?;
         let limits = limits_of(&module.limits);
         let runnable = Runnable { code: Arc::new(code), limits, source_checked: module.source_checked };
-        Ok(Module { loaded: Arc::new(Loaded { functions, version: module.version, runnable }) })
+        let (extension, version) = (module.extension, module.version);
+        Ok(Module { loaded: Arc::new(Loaded { functions, extension, version, runnable }) })
     }
 }
 
@@ -143,6 +149,7 @@ pub(super) struct ModuleFunction {
 #[derive(Debug)]
 struct Loaded {
     functions: Box<[ModuleFunction]>,
+    extension: u32,
     version: u32,
     runnable: Runnable,
 }
@@ -158,6 +165,10 @@ impl Module {
     #[must_use]
     pub fn version(&self) -> u32 {
         self.loaded.version
+    }
+
+    pub(super) fn extension(&self) -> u32 {
+        self.loaded.extension
     }
 
     /// Returns the names of its functions.

@@ -73,10 +73,18 @@ struct Operation {
     state: State,
     /// Whether it found the invocation's own write, so that nothing of the server was read.
     is_own: bool,
+    /// Whether the server had read it for this invocation.
+    is_known: bool,
     /// Remaining time to live of the object read, in milliseconds.
     ttl_ms: Option<u64>,
     /// Set for [`Lookup::Page`].
     page: Option<Box<AskedPage>>,
+}
+
+impl Operation {
+    fn new(ask: Lookup, table: u32, (state, is_own): (State, bool)) -> Operation {
+        Operation { ask, table, key: Vec::new(), state, is_own, is_known: false, ttl_ms: None, page: None }
+    }
 }
 
 /// The operations of one invocation: the first `count` of the list.
@@ -93,6 +101,14 @@ struct Seen {
     ttl_ms: Option<u64>,
 }
 
+/// An object that the server has read for the invocation.
+struct ServerRead {
+    table: u32,
+    key: Vec<u8>,
+    /// The body of the reply to a get; `None` if there was no object.
+    body: Option<Vec<u8>>,
+}
+
 /// One invocation.
 pub(super) struct Task {
     pub(super) border: Border,
@@ -105,6 +121,8 @@ pub(super) struct Task {
     /// Operations to send.
     asked: RefCell<VecDeque<usize>>,
     waiting: Cell<usize>,
+    /// Objects that the server read for this invocation before.
+    known: RefCell<Vec<ServerRead>>,
     reads: Cell<u32>,
     /// The version found by the last failed condition.
     version_found: Cell<u64>,
@@ -131,6 +149,7 @@ impl Task {
             operations: RefCell::default(),
             asked: RefCell::default(),
             waiting: Cell::new(0),
+            known: RefCell::default(),
             reads: Cell::new(0),
             version_found: Cell::new(0),
             writes: RefCell::default(),
@@ -160,6 +179,12 @@ impl Task {
         self.begin_again();
     }
 
+    /// Passes table, key and arguments of the invocation to `take`.
+    #[cfg(feature = "modules")]
+    pub(super) fn with_input<T>(&self, take: impl FnOnce(u32, &[u8], &[u8]) -> T) -> T {
+        take(self.border.table(), &self.key.borrow(), &self.arguments.borrow())
+    }
+
     /// Prepares the task for another run of the same invocation.
     pub(super) fn begin_again(&self) {
         self.arena.clear();
@@ -173,6 +198,7 @@ impl Task {
         self.version_found.set(0);
         self.asked.borrow_mut().clear();
         self.waiting.set(0);
+        self.known.borrow_mut().clear();
         self.writes.borrow_mut().clear();
         self.trouble.replace(None);
         self.has_ended.set(false);
@@ -367,16 +393,20 @@ impl Task {
         let state = own.map_or(State::Waiting, State::Done);
         if let Some(operation) = operations.list.get_mut(index) {
             let key = refill(&mut operation.key, key);
-            *operation = Operation { ask, table, key, state, is_own, ttl_ms: None, page: None };
+            *operation = Operation { key, ..Operation::new(ask, table, (state, is_own)) };
         } else {
-            let key = key.to_vec();
-            operations.list.push(Operation { ask, table, key, state, is_own, ttl_ms: None, page: None });
+            operations
+                .list
+                .push(Operation { key: key.to_vec(), ..Operation::new(ask, table, (state, is_own)) });
         }
         operations.count += 1;
+        drop(operations);
         if own.is_none() {
-            self.asked.borrow_mut().push_back(index);
             self.waiting.set(self.waiting.get() + 1);
-            self.reads.set(self.reads.get() + 1);
+            if ask != Lookup::Object || !self.answer_from_server_reads(index, table, key) {
+                self.asked.borrow_mut().push_back(index);
+                self.reads.set(self.reads.get() + 1);
+            }
         }
         Ok(index)
     }

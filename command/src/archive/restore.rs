@@ -13,7 +13,7 @@ use crate::limits::text_of;
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
 use crate::tenant::write_secret;
-use client::{Client, Error, LimitChange, Owners, PackageFile, Placement, Restored, Status, limit_words};
+use client::{Client, Error, LimitChange, Owners, PackageFile, Placement, Restored, SANDBOX, Status};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -146,10 +146,10 @@ fn answer(
     Answer::new(text, value)
 }
 
-/// Returns whether the administrator's restore sets a limit. One whose values are words is the wall of WebAssembly, which
-/// whoever can write the place could take away.
+/// Returns whether the administrator's restore sets a limit. Without `native` it does not set the sandbox, which whoever can write
+/// the archive could turn off.
 fn is_restored(limit: &Limit, native: bool) -> bool {
-    native || limit_words(&limit.name).is_none()
+    native || limit.name != SANDBOX
 }
 
 /// What a restore makes.

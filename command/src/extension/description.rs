@@ -96,6 +96,7 @@ fn versions(versions: &[VersionDescription], state: &VersionState) -> String {
         "wasm",
         "calls",
         "errors",
+        "pushed back",
         "cpu ms",
         "p50 ns",
         "p99 ns",
@@ -122,6 +123,7 @@ fn versions(versions: &[VersionDescription], state: &VersionState) -> String {
                 .to_owned(),
             thousands(calls_of(measured)),
             thousands(calls_of(measured) - count_of(measured, "ok")),
+            thousands(measured.pushed_back),
             thousands(measured.cpu_ns / 1_000_000),
             time(measured.ns_p50),
             time(measured.ns_p99),
@@ -166,7 +168,7 @@ fn version_value(found: &VersionDescription) -> Value {
         "version": found.version, "content_hash": found.content_hash, "artefact_bytes": found.artefact_bytes,
         "source_bytes": found.source_bytes, "source_checked": found.source_checked,
         "installed_ms": found.installed_ms, "compile_ms": found.compile_ms,
-        "calls": calls_of(measured), "ends": named(&measured.ends), "cpu_ns": measured.cpu_ns,
+        "calls": calls_of(measured), "ends": named(&measured.ends), "pushed_back": measured.pushed_back, "cpu_ns": measured.cpu_ns,
         "timed": measured.timed, "ns_p50": measured.ns_p50, "ns_p99": measured.ns_p99,
         "ns_p999": measured.ns_p999, "wasm": module_value(found.no_module.as_deref()),
     })
@@ -192,7 +194,8 @@ mod tests {
     fn errors_are_shown_by_kind() {
         let end = |name: &str, value| Statistic { name: name.into(), value };
         let ends = vec![end("ok", 9), end("panicked", 1_000), end("conflict", 2)];
-        let mut measured = Measured { ends, cpu_ns: 0, timed: 0, ns_p50: 0, ns_p99: 0, ns_p999: 0 };
+        let mut measured =
+            Measured { ends, pushed_back: 0, cpu_ns: 0, timed: 0, ns_p50: 0, ns_p99: 0, ns_p999: 0 };
         assert_eq!(errors_of(&measured).as_deref(), Some("1,000 panicked, 2 conflict"));
         measured.ends.truncate(1);
         assert_eq!(errors_of(&measured), None);

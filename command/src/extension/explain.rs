@@ -32,6 +32,9 @@ const GET: Duration = Duration::from_nanos(260);
 /// Longest time that is told apart from longer ones.
 const COMPUTE_NS_MAX: u64 = 60_000_000_000;
 
+/// A difference in the time of a call that a comparison does not tell from none.
+const TIMING_NOISE: Duration = Duration::from_nanos(100);
+
 /// What calls of one function used.
 struct Costs {
     ends: BTreeMap<String, u64>,
@@ -51,8 +54,77 @@ struct Candidate {
     module: Module,
 }
 
+/// What the functions of a package and of the current version used.
+struct Comparison {
+    extension: String,
+    keys: usize,
+    /// The package, then the current version if there is one.
+    candidates: Vec<Candidate>,
+    /// Name and mode of each function, and its costs by candidate.
+    functions: Vec<(String, &'static str, Vec<Option<Costs>>)>,
+}
+
 /// Runs functions, and says what they used.
 pub fn explain(settings: &Settings, options: &ExplainOptions) -> Result<Answer, Failure> {
+    let found = compare(settings, options)?;
+    let (mut text, mut values) = (String::new(), Vec::new());
+    for (function, mode, costs) in &found.functions {
+        text.push_str(&format!(
+            "{function} ({mode}), {} keys of {}\n{}\n",
+            thousands(found.keys as u64),
+            options.table,
+            described(&found.candidates, costs, options.rate)
+        ));
+        let of = |(candidate, costs): (&Candidate, &Option<Costs>)| {
+            let costs = costs.as_ref()?;
+            Some(json!({ "of": candidate.name, "costs": costs.value() }))
+        };
+        let each: Vec<Value> = found.candidates.iter().zip(costs).filter_map(of).collect();
+        values.push(json!({ "function": function, "mode": mode, "each": each }));
+    }
+    Ok(Answer::new(
+        text.trim_end().to_owned() + "\n",
+        json!({ "extension": found.extension, "functions": values }),
+    ))
+}
+
+/// Refuses a package of which a function costs the server more than in the current version, by more than so many per cent, in the
+/// median or of one call in twenty; or of which fewer calls succeed.
+pub fn refuse_regression(settings: &Settings, options: &ExplainOptions, percent: f64) -> Result<(), Failure> {
+    let found = compare(settings, options)?;
+    let refuse = |what: String| {
+        let next = "see `splinter ext explain`, or allow more with --max-regression";
+        Err(Failure::new(FailureKind::Extension, what).next(next))
+    };
+    for (function, _, costs) in &found.functions {
+        let [Some(new), Some(current)] = &costs[..] else { continue };
+        let of = found.candidates[1].name.trim_end_matches(", current");
+        if new.succeeded() < current.succeeded() {
+            return refuse(format!(
+                "{function}: {} of {} calls succeed; in {of} {} do",
+                new.succeeded(),
+                new.calls,
+                current.succeeded()
+            ));
+        }
+        for (quantile, name) in [(0.5, "p50"), (0.95, "p95")] {
+            let [new, current] = [new, current].map(|costs| costs.server_cost(quantile));
+            if new > current.mul_f64(1.0 + percent / 100.0) + TIMING_NOISE {
+                let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+                let more = (new.as_secs_f64() / current.as_secs_f64() - 1.0) * 100.0;
+                return refuse(format!(
+                    "{function} would cost {:.2} us a call ({name}), {more:.0} % more than the {:.2} us of {of}",
+                    us(new),
+                    us(current)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs the functions of a package, and those of the current version beside them.
+fn compare(settings: &Settings, options: &ExplainOptions) -> Result<Comparison, Failure> {
     let package = pack(&options.package, options.name.as_deref())?;
     let arguments = options.arguments.read()?;
     let (bytes, functions) = compile(&options.package, &package)?;
@@ -84,35 +156,21 @@ pub fn explain(settings: &Settings, options: &ExplainOptions) -> Result<Answer, 
     }
     let mut local = Local::new(client.into_session());
     local.set_dry(true);
-    let (mut text, mut values) = (String::new(), Vec::new());
+    let mut compared = Vec::new();
     for function in &functions {
         if options.function.as_ref().is_some_and(|name| *name != function.name) {
             continue;
         }
         let costs = measure(&mut local, &candidates, (&function.name, table), (&keys, &arguments))?;
         let mode = if function.mode == Mode::Read { "read" } else { "write" };
-        text.push_str(&format!(
-            "{} ({mode}), {} keys of {}\n{}\n",
-            function.name,
-            thousands(keys.len() as u64),
-            options.table,
-            described(&candidates, &costs, options.rate)
-        ));
-        let of = |(candidate, costs): (&Candidate, &Option<Costs>)| {
-            let costs = costs.as_ref()?;
-            Some(json!({ "of": candidate.name, "costs": costs.value() }))
-        };
-        let each: Vec<Value> = candidates.iter().zip(&costs).filter_map(of).collect();
-        values.push(json!({ "function": function.name, "mode": mode, "each": each }));
+        compared.push((function.name.clone(), mode, costs));
     }
-    if values.is_empty() {
+    if compared.is_empty() {
         let name = options.function.as_deref().unwrap_or_default();
         return Err(Failure::new(FailureKind::Missing, format!("the package has no function `{name}`")));
     }
-    Ok(Answer::new(
-        text.trim_end().to_owned() + "\n",
-        json!({ "extension": package.name(), "functions": values }),
-    ))
+    let extension = package.name().to_owned();
+    Ok(Comparison { extension, keys: keys.len(), candidates, functions: compared })
 }
 
 fn compile(path: &Path, package: &builder::Package) -> Result<(Vec<u8>, Vec<builder::Function>), Failure> {
@@ -213,10 +271,24 @@ impl Costs {
         Duration::from_nanos(self.compute_ns.value_at_quantile(quantile))
     }
 
+    /// Returns what the requests of a call cost the server: its reads, and its commit if it writes.
+    fn requests_cost(&self) -> Duration {
+        GET.mul_f64(self.mean(self.reads) + self.mean(self.writes).min(1.0))
+    }
+
+    /// Returns the number of calls that ended without an error.
+    fn succeeded(&self) -> u64 {
+        self.ends.get("ok").copied().unwrap_or_default()
+    }
+
+    /// Returns what a call costs the server if it runs there: its own code, and its reads and writes.
+    fn server_cost(&self, quantile: f64) -> Duration {
+        self.compute(quantile) + GET.mul_f64(self.mean(self.reads) + self.mean(self.writes))
+    }
+
     /// Returns whether the function needs less processor time at the server than its gets and its commit would need there.
     fn belongs_to_server(&self) -> bool {
-        let requests = self.mean(self.reads) + self.mean(self.writes).min(1.0);
-        self.compute(0.5) <= GET.mul_f64(requests)
+        self.compute(0.5) <= self.requests_cost()
     }
 
     fn value(&self) -> Value {

@@ -32,6 +32,35 @@ pub struct ExplainOptions {
     pub name: Option<String>,
 }
 
+/// What a version may cost more than the current one to be installed, and on what that is measured.
+#[derive(Debug, Args)]
+pub struct RegressionOptions {
+    /// Refuse the version if a function costs the server over PERCENT (and 0.1 us) more than in the current version, in the median or
+    /// at p95, or if fewer calls succeed, on keys of --table as by `splinter ext explain`. A function that only one of them has is
+    /// not compared.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "regression_table")]
+    pub max_regression: Option<f64>,
+    /// Table that the functions get for --max-regression.
+    #[arg(long = "table", id = "regression_table", value_name = "TABLE", requires = "max_regression")]
+    pub table: Option<String>,
+    /// Number of keys for --max-regression.
+    #[arg(long, requires = "max_regression", default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub sample: usize,
+    /// Compare only this function.
+    #[arg(long, requires = "max_regression")]
+    pub function: Option<String>,
+    /// Arguments of every call for --max-regression: text, 0xHEX or @FILE.
+    #[arg(long, requires = "max_regression", default_value = "")]
+    pub arguments: Bytes,
+}
+
+/// Reads a percentage.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    let number = number.ok().filter(|number| (0.0..=10_000.0).contains(number));
+    number.ok_or_else(|| "write a percentage from 0 to 10000, for instance 20%".to_owned())
+}
+
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RunsAt {
@@ -39,6 +68,8 @@ pub enum RunsAt {
     Server,
     /// In this program, if it is the tenant's own extension; needs splinter-wasmc and bubblewrap.
     Client,
+    /// In this program if a busy server says so, else at the server; needs splinter-wasmc and bubblewrap.
+    Adaptive,
 }
 
 /// The commands of `splinter ext`.
@@ -69,6 +100,8 @@ pub enum ExtensionCommand {
         name: Option<String>,
         #[command(flatten)]
         placement: Placing,
+        #[command(flatten)]
+        regression: RegressionOptions,
     },
     /// List the installed extensions and their versions.
     List,

@@ -223,6 +223,7 @@ fn function() -> FunctionEntry {
 fn description() -> ExtensionDescription {
     let measured = Measured {
         ends: vec![Statistic { name: "ok".into(), value: 9 }],
+        pushed_back: 7,
         cpu_ns: 1,
         timed: 2,
         ns_p50: 3,

@@ -80,6 +80,7 @@ fn measured(summary: &MeasuredSummary) -> Measured {
     let ends = ENDS.iter().zip(summary.ends).filter(|(_, count)| *count > 0);
     Measured {
         ends: ends.map(|(name, value)| Statistic { name: (*name).to_owned(), value }).collect(),
+        pushed_back: summary.pushed_back,
         cpu_ns: summary.cpu_ns(),
         timed: summary.timed,
         ns_p50: summary.quantile_ns(500),

@@ -61,6 +61,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             log: log.map(|log| log.waker.clone()),
             remote: wants.map(|wants| Arc::clone(&wants.reads)),
             isolation: config.isolation,
+            push_back_after: config.push_back_after,
         };
         let cpu = config.pin.get(index).copied();
         let thread = thread::Builder::new()

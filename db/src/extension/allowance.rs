@@ -137,6 +137,8 @@ pub struct LimitOverrides {
     pub sandbox: Option<Sandbox>,
     /// Whether each host call returns "pending" once before it is done.
     pub stalls: bool,
+    /// Yields after which an invocation is pushed back that may be, whatever the load; 0: before its first poll.
+    pub push_back_after: Option<u32>,
 }
 
 impl Default for LimitOverrides {
@@ -151,6 +153,7 @@ impl Default for LimitOverrides {
             warm_bytes: WARM_BYTES_PER_WORKER,
             sandbox: None,
             stalls: false,
+            push_back_after: None,
         }
     }
 }

@@ -19,6 +19,7 @@
 
 mod ending;
 mod fair;
+mod pushback;
 mod state;
 mod table;
 mod turns;
@@ -46,6 +47,7 @@ use wire::{Status, TenantId};
 use super::Extension;
 use super::allowance::Limit;
 use super::instances::Instances;
+use super::pushback::PushbackLimit;
 use super::trace::Recorder;
 use super::version_metrics::Gauge;
 use crate::limits::{
@@ -86,6 +88,9 @@ pub struct Invocations<O> {
     request_of: fn(&O) -> Option<RequestId>,
     /// Whether the request of an origin asks for the disk.
     asks_synced: fn(&O) -> bool,
+    /// Whether the client of an origin can run the function itself.
+    may_push_back: fn(&O) -> bool,
+    pushback: PushbackLimit,
     parked_max: usize,
     preemption: Preemption,
     /// The next check of parked invocations' deadlines, in microseconds.
@@ -173,6 +178,7 @@ const ENDLESS: LimitOverrides = LimitOverrides {
     warm_bytes: WARM_BYTES_PER_WORKER,
     sandbox: None,
     stalls: false,
+    push_back_after: None,
 };
 
 impl<O> Invocations<O> {
@@ -193,14 +199,15 @@ impl<O> Invocations<O> {
     }
 
     /// Makes commits record their replies under the request of their origin, for durable tables, and refuse to write
-    /// tables in memory for one that asks for the disk.
+    /// tables in memory for one that asks for the disk. Tells which origins' clients can run their functions themselves.
     #[must_use]
     pub fn identifying(
         mut self,
         request_of: fn(&O) -> Option<RequestId>,
         asks_synced: fn(&O) -> bool,
+        may_push_back: fn(&O) -> bool,
     ) -> Self {
-        (self.request_of, self.asks_synced) = (request_of, asks_synced);
+        (self.request_of, self.asks_synced, self.may_push_back) = (request_of, asks_synced, may_push_back);
         self
     }
 
@@ -232,6 +239,8 @@ impl<O> Invocations<O> {
             budget,
             request_of: |_| None,
             asks_synced: |_| false,
+            may_push_back: |_| false,
+            pushback: PushbackLimit::new(),
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,

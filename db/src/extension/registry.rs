@@ -9,6 +9,7 @@
 //! A version that is no longer kept stays here until no worker and no invocation refers to it, so that a control
 //! thread, never a worker, unmaps its code. [`Registry::collect`] does that.
 
+mod canary;
 mod installation;
 mod turns;
 mod version_history;
@@ -29,10 +30,11 @@ use super::native::{Library, LoadError};
 use super::version_metrics::VersionMetrics;
 use super::{ActiveVersions, Extension, Provenance};
 use crate::tenant::account::Accounts;
+pub use canary::{Failing, Worse};
 pub use installation::{InstallError, InstallHooks, Prepare};
 use installation::{LazyToolchain, Unlimited};
 use turns::Turns;
-pub use version_history::{Choice, Errors, Failing, Installed, VersionHistory};
+pub use version_history::{Choice, Installed, VersionHistory};
 
 /// The versions of a granted extension, by number.
 ///
@@ -240,12 +242,13 @@ impl Registry {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
     }
 
-    /// Returns the failing canaries, with their tenants and names.
+    /// Checks the canaries; returns those that fail, with their tenants and names. A canary fails by its times only if it did so in the
+    /// check before too.
     #[must_use]
-    pub fn failing_canaries(&self) -> Vec<(TenantId, String, Failing)> {
-        let live = self.live();
-        let failing = live.extensions.iter().filter_map(|((tenant, name), history)| {
-            history.failing().map(|failing| (*tenant, name.clone(), failing))
+    pub fn check_canaries(&self) -> Vec<(TenantId, String, Failing)> {
+        let mut live = self.live();
+        let failing = live.extensions.iter_mut().filter_map(|((tenant, name), history)| {
+            history.check_canary().map(|failing| (*tenant, name.clone(), failing))
         });
         failing.collect()
     }

@@ -78,6 +78,7 @@ struct Cells {
     timed: AtomicU64,
     timed_cycles: AtomicU64,
     times: [AtomicU32; STEPS],
+    pushed_back: AtomicU64,
 }
 
 const _: () = assert!(offset_of!(Cells, ends) + size_of::<AtomicU64>() <= 64);
@@ -123,6 +124,14 @@ impl VersionMetrics {
         }
     }
 
+    /// Counts an invocation on a worker that its client is to run; it has not ended.
+    #[cold]
+    pub fn pushed_back(&self, worker: usize) {
+        if let Some(cells) = self.workers.get(worker) {
+            add_alone(&cells.get_or_init(Cells::new).pushed_back, 1);
+        }
+    }
+
     /// Returns the sum over all workers.
     #[must_use]
     pub fn summary(&self) -> MeasuredSummary {
@@ -132,6 +141,7 @@ impl VersionMetrics {
                 *sum += count.load(Ordering::Relaxed);
             }
             summary.spent.include(&cells.spent);
+            summary.pushed_back += cells.pushed_back.load(Ordering::Relaxed);
             summary.cycles_estimated += cells.cycles_estimated.load(Ordering::Relaxed);
             summary.timed += cells.timed.load(Ordering::Relaxed);
             summary.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
@@ -160,6 +170,7 @@ impl Cells {
             timed: AtomicU64::new(0),
             timed_cycles: AtomicU64::new(0),
             times: [const { AtomicU32::new(0) }; STEPS],
+            pushed_back: AtomicU64::new(0),
         })
     }
 
@@ -222,7 +233,7 @@ fn end_of(status: Status) -> Option<usize> {
         Status::UnknownFunction => 7,
         // An action of the server says nothing about the invocation's code.
         Status::Retry | Status::Unavailable | Status::BadToken => return None,
-        Status::StorageFull | Status::StorageFailed => return None,
+        Status::StorageFull | Status::StorageFailed | Status::PushedBack => return None,
         _ => 8,
     })
 }
@@ -234,6 +245,8 @@ pub struct MeasuredSummary {
     pub ends: [u64; ENDS.len()],
     /// Their usage.
     pub spent: Spent,
+    /// Invocations that their clients were to run.
+    pub pushed_back: u64,
     /// Timed invocations.
     pub timed: u64,
     /// The cycles of the timed ones.
@@ -248,6 +261,7 @@ impl Default for MeasuredSummary {
         Self {
             ends: [0; ENDS.len()],
             spent: Spent::default(),
+            pushed_back: 0,
             timed: 0,
             timed_cycles: 0,
             cycles_estimated: 0,
@@ -280,6 +294,24 @@ impl MeasuredSummary {
     #[must_use]
     pub fn timed_ns(&self) -> u64 {
         cycles::to_ns(self.timed_cycles)
+    }
+
+    /// Returns what was counted since `before`, an earlier summary of the same version: ends and times; the other counts are totals.
+    #[must_use]
+    pub fn since(mut self, before: &MeasuredSummary) -> MeasuredSummary {
+        let counts = self.ends.iter_mut().zip(before.ends);
+        let times = self.times.iter_mut().zip(before.times.iter().copied());
+        counts.chain(times).for_each(|(count, before)| *count = count.saturating_sub(before));
+        self.timed = self.timed.saturating_sub(before.timed);
+        self.timed_cycles = self.timed_cycles.saturating_sub(before.timed_cycles);
+        self
+    }
+
+    /// Returns how many of the timed invocations took longer than so many nanoseconds.
+    #[must_use]
+    pub fn slower_than(&self, ns: u64) -> u64 {
+        let slow = self.times.iter().enumerate().filter(|(step, _)| cycles::to_ns(middle_of(*step)) > ns);
+        slow.map(|(_, count)| count).sum()
     }
 
     /// Returns the time that `permille` of 1000 invocations do not exceed, in nanoseconds; 0 if none was timed.
@@ -387,7 +419,10 @@ mod tests {
         let summary = metrics.summary();
         assert_eq!((summary.calls(), summary.errors(), summary.timed), (5, 1, 4));
         assert_eq!(summary.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
-        assert_eq!(summary.spent, spent);
+        assert_eq!((summary.spent, summary.pushed_back), (spent, 0));
+        metrics.pushed_back(3);
+        metrics.ended(3, Status::PushedBack, Some(500), &spent);
+        assert_eq!((metrics.summary().pushed_back, metrics.summary().calls()), (1, 5));
         assert_eq!(summary.cycles_estimated, 103_000, "the last of worker 0 was not timed");
         metrics.ended(0, Status::Ok, Some(500), &Spent::default());
         assert_eq!(metrics.summary().cycles_estimated, 104_000, "two calls of 500");

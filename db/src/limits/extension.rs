@@ -154,6 +154,33 @@ pub const WARM_BYTES_PER_WORKER: usize = SLOTS_KEPT_PER_WORKER * (64 << 10);
 /// Slots that the end of one invocation examines for memory to return: each costs a system call, some 2 us.
 pub const SLOTS_COOLED_AT_ONCE: usize = 16;
 
+// ---- Extensions: pushback ----------------------------------------------------------------------------------
+
+/// Cycles of a worker for a request of a client: receiving, looking up, replying. A core serves some two million gets a second over UDP
+/// (docs/spec.md).
+pub const REQUEST_CYCLES: u64 = 1_200;
+
+/// Interval at which a worker decides how many invocations it keeps, in microseconds.
+pub const PUSHBACK_WINDOW_US: u64 = 1_000;
+
+/// A worker that was idle for this percentage of the interval keeps more.
+pub const KEEP_MORE_IDLE_PERCENT: u64 = 8;
+
+/// A worker that was idle for less than this percentage keeps fewer.
+pub const KEEP_FEWER_IDLE_PERCENT: u64 = 3;
+
+/// The fewest invocations that a worker keeps. ASFP pushes back from four on.
+pub const KEPT_INVOCATIONS_MIN: usize = 4;
+
+/// The most that it keeps: from here on it pushes back even if it is idle at times, as behind a burst.
+pub const KEPT_INVOCATIONS_MAX: usize = 256;
+
+/// Objects that the answer looks up which pushes an invocation back: some 3 us. The client reads the rest again.
+pub const PUSHED_BACK_READS_MAX: usize = 32;
+
+const _: () =
+    assert!(KEPT_INVOCATIONS_MIN <= KEPT_INVOCATIONS_MAX && KEEP_FEWER_IDLE_PERCENT < KEEP_MORE_IDLE_PERCENT);
+
 // ---- Extensions: preemption ------------------------------------------------------------------------------
 
 /// Time slice of an invocation before it yields to others, in microseconds: long enough that a timer signal, which

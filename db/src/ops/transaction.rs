@@ -191,6 +191,11 @@ impl Transaction {
         self.writes.writes().is_empty() && self.reads.len() < 2 && self.scans.is_empty()
     }
 
+    /// Returns table, hash, key and version of each object that it has noted as read; version 0 if it was absent.
+    pub fn noted_reads(&self) -> impl Iterator<Item = (u32, u64, Lent, u64)> {
+        self.reads.iter().map(|read| (read.table, read.hash, read.key, read.version))
+    }
+
     /// Returns the number of objects to be written, and the bytes of keys and values given for them.
     #[inline]
     #[must_use]

@@ -77,6 +77,8 @@ limits! {
         wire::limits::REPLY_BYTES_MAX as u64;
     /// Whether its invocations may read at this server only: 1 for yes; 0 permits reads at other servers.
     LocalOnly = "local_only", 0, 0, 1;
+    /// Where its invocations run whose clients can run them too: 0 for where it is cheaper, 1 for the server, 2 for the client.
+    RunAt = "run_at", 0, 0, 2;
     /// The form in which its invocations run: 0 for machine code of the server's process, 1 for WebAssembly.
     Sandbox = "sandbox", 1, 0, 1;
 }

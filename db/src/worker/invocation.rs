@@ -4,9 +4,11 @@
 //! that only reads may run again, unless a copy of it was begun at a worker where the function writes. A final refusal
 //! is stored there as well. The invocation holds its reply until it ends, so a pending one occupies no frame.
 
+use std::io;
 use std::sync::Arc;
 
 use wire::limits::TAKES_PARTS;
+use wire::reply::PushedBack;
 use wire::{Request, Status};
 
 use super::outgoing::{Addressee, Outgoing};
@@ -15,13 +17,32 @@ use super::prefetch::Located;
 use super::replies::{self, Caller, ReplyPlace};
 use crate::extension::CallMode;
 use crate::extension::allowance::Limit;
-use crate::extension::invocation::{Invocations, Offer, RefusedInvocation};
+use crate::extension::invocation::{Invocations, LimitOverrides, Offer, RefusedInvocation};
 use crate::extension::version_metrics::Spent;
 use crate::limits::{RETRY_BUSY_US, RETRY_UNHEARD_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Claim, Origin, Route, Session, StreamAnswer};
 use crate::view::catalog::WorkerCatalog;
+
+impl Invocations<Origin> {
+    /// Creates those of a worker: with or without isolation, or for tests such that clients get theirs back after some yields.
+    ///
+    /// # Errors
+    /// As [`Invocations::new`].
+    pub fn of_a_worker(isolation: bool, push_back_after: Option<u32>) -> io::Result<Self> {
+        let invocations = match (isolation, push_back_after) {
+            (false, _) => Self::without_isolation(),
+            (true, None) => Self::new(),
+            (true, push_back_after) => Self::with_budget(LimitOverrides {
+                stalls: true,
+                push_back_after,
+                ..LimitOverrides::default()
+            }),
+        };
+        Ok(invocations?.identifying(Origin::request, Origin::asks_synced, Origin::may_push_back))
+    }
+}
 
 /// Starts an invocation, or answers with a refusal. The request is an `Invoke`.
 pub fn start(
@@ -67,10 +88,32 @@ pub fn start(
         return replies::answer_copy(metrics, caller, claim, place);
     }
     metrics.count(Counter::Invocations);
-    let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route: place.route() };
+    let route = place.route();
+    if route.may_push_back() && invocations.goes_to_client(found, index) {
+        found.metrics.pushed_back(environment.core.index());
+        return push_back(metrics, caller, (found.version, writes), place);
+    }
+    let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route };
     if let Err(refused) = invocations.start(environment, found, index, table, key, arguments, origin) {
         not_started(metrics, caller, writes, &refused, place);
     }
+}
+
+/// Lets the client run an invocation that has not begun. A record keeps copies of the request from running here.
+#[cold]
+fn push_back(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    (version, recorded): (u32, bool),
+    place: &mut impl ReplyPlace,
+) {
+    metrics.count(Counter::InvocationsPushedBack);
+    let body = PushedBack::head(version);
+    if recorded {
+        let inline = [u64::from(u32::from_le_bytes(body)), 0];
+        caller.session.ring.complete_inline(caller.sequence, Status::PushedBack, body.len(), inline);
+    }
+    place.reply(Status::PushedBack, body.len(), |into| into.copy_from_slice(&body));
 }
 
 /// Answers an invocation that the worker did not accept. It has not run, so the client may repeat it, unless the

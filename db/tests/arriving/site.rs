@@ -116,6 +116,7 @@ impl Site {
                 log: None,
                 remote: None,
                 isolation: true,
+                push_back_after: None,
             };
             threads.push(thread::spawn(move || {
                 Worker::new(parts).expect("stacks").run().expect("a port that works");

@@ -198,6 +198,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
             log: None,
             remote,
             isolation,
+            push_back_after: None,
         };
         Worker::new(parts).expect("stacks").run()
     });

@@ -211,6 +211,35 @@ fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
 }
 
 #[test]
+fn a_canary_that_costs_more_goes_back_by_itself() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let name = "counter";
+    let extension = install(&mut client, name, &repeating(1)).expect("a good extension").extension;
+    let looping = "for round in 0..100_000_u32 { core::hint::black_box(round); }\n    reply.u8(7)?;";
+    let costly = COUNTER.replace("reply.u8(7)?;", looping);
+    assert_ne!(costly, COUNTER);
+    install_as(&mut client, name, &package(&costly), Placement::Canary(50)).expect("it compiles");
+    let one = 1_u32.to_le_bytes();
+    let request = invoke(extension, "repeat", table, &one);
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while describe(&mut client, name).state.canary != 0 {
+        assert!(Instant::now() < deadline, "the canary went back");
+        (0..1_000).for_each(|_| assert_eq!(client.status(&request), Status::Ok));
+    }
+    let log = loop {
+        let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
+        let log = control::decode::<Vec<AuditEntry>>(&log).expect("entries");
+        if log[0].actor == Actor::Server {
+            break log;
+        }
+        assert!(Instant::now() < deadline, "it is recorded");
+    };
+    assert!(log[0].act.starts_with("extension rollback counter: canary 2 takes"), "{}", log[0].act);
+}
+
+#[test]
 fn a_canary_as_good_as_the_current_version_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));

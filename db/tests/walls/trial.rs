@@ -56,6 +56,7 @@ const LIMITS: LimitOverrides = LimitOverrides {
     warm_bytes: 1 << 20,
     sandbox: None,
     stalls: false,
+    push_back_after: None,
 };
 
 /// Invocations of each program.

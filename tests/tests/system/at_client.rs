@@ -2,6 +2,7 @@
 
 mod command;
 mod differences;
+mod placed;
 
 use std::path::Path;
 use std::thread;
@@ -35,8 +36,13 @@ fn load(runtime: &ModuleRuntime, client: &mut Client, name: &str) -> Module {
 
 /// Ends the one invocation of an executor.
 fn end(local: &mut Local) -> Result<Vec<u8>, LocalFailure> {
+    end_with(local, |finished| finished.result.map(<[u8]>::to_vec))
+}
+
+/// Ends the one invocation of an executor, and returns what `of` takes of it.
+fn end_with<T>(local: &mut Local, of: impl Fn(Finished<'_>) -> T) -> T {
     let mut ended = None;
-    let mut take = |finished: Finished<'_>| ended = Some(finished.result.map(<[u8]>::to_vec));
+    let mut take = |finished: Finished<'_>| ended = Some(of(finished));
     while local.outstanding() > 0 {
         local.poll_waiting(&mut take).expect("the server answers");
     }
@@ -51,10 +57,15 @@ fn run(
     (table, key, arguments): (u32, &[u8], &[u8]),
 ) -> Result<Vec<u8>, Error> {
     local.spawn_module(module, function, table, key, arguments)?;
-    end(local).map_err(|failure| match failure {
+    end(local).map_err(error_of)
+}
+
+/// The error of a function of a module.
+fn error_of(failure: LocalFailure) -> Error {
+    match failure {
         LocalFailure::Server(error) => error,
         LocalFailure::Function(error) => panic!("{error}: a module's end is that of the server"),
-    })
+    }
 }
 
 #[test]

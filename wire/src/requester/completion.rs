@@ -6,7 +6,7 @@
 use core::fmt;
 
 use crate::durability::RequestDurability;
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::{FRAME_BYTES_MAX, MAY_PUSH_BACK};
 use crate::status::Status;
 
 /// Settings of a requester; the defaults suit a local network.
@@ -126,6 +126,8 @@ pub struct Journey {
     pub moves: u8,
     /// What its reply waits for.
     pub durability: RequestDurability,
+    /// Whether its client can run the invoked function itself: see [`crate::Status::PushedBack`].
+    pub may_push_back: bool,
 }
 
 impl Journey {
@@ -134,7 +136,14 @@ impl Journey {
     #[must_use]
     pub const fn begin(now_us: u64, timeout_us: u64) -> Journey {
         let durability = RequestDurability::OfTable;
-        Journey { deadline_us: now_us.saturating_add(timeout_us), moves: 0, durability }
+        Journey { deadline_us: now_us.saturating_add(timeout_us), moves: 0, durability, may_push_back: false }
+    }
+
+    /// Returns the flags of the request.
+    #[inline]
+    #[must_use]
+    pub const fn flags(&self) -> u8 {
+        self.durability.flags() | if self.may_push_back { MAY_PUSH_BACK } else { 0 }
     }
 
     /// Returns the journey after one more server has refused the call.

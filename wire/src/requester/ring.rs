@@ -5,7 +5,7 @@
 
 use crate::durability::RequestDurability;
 use crate::frame::FrameWriter;
-use crate::limits::TAKES_PARTS;
+use crate::limits::{MAY_PUSH_BACK, TAKES_PARTS};
 use crate::opcode;
 use crate::requester::completion::{Accepted, Journey};
 
@@ -51,7 +51,8 @@ pub(super) struct Slot {
     /// Length of the body at the start of `buffer`.
     body_bytes: u16,
     moves: u8,
-    durability: RequestDurability,
+    /// [`Journey::flags`].
+    journey_flags: u8,
     pub(super) tag: u64,
     /// The time at which the call is given up.
     pub(super) deadline_us: u64,
@@ -88,8 +89,8 @@ impl Slot {
     /// Sets the deadline and moves of the call.
     #[inline]
     pub(super) fn set_journey(&mut self, journey: Journey) {
-        (self.deadline_us, self.moves, self.durability) =
-            (journey.deadline_us, journey.moves, journey.durability);
+        (self.deadline_us, self.moves, self.journey_flags) =
+            (journey.deadline_us, journey.moves, journey.flags());
     }
 
     #[inline]
@@ -100,8 +101,12 @@ impl Slot {
     /// Returns the request as it was accepted.
     pub(super) fn accepted(&self) -> Accepted<'_> {
         let was_repeated = self.repetition != Repetition::None;
-        let journey =
-            Journey { deadline_us: self.deadline_us, moves: self.moves, durability: self.durability };
+        let journey = Journey {
+            deadline_us: self.deadline_us,
+            moves: self.moves,
+            durability: RequestDurability::of_flags(self.journey_flags),
+            may_push_back: self.journey_flags & MAY_PUSH_BACK != 0,
+        };
         Accepted { tag: self.tag, journey, code: self.code, body: self.body(), was_repeated }
     }
 
@@ -110,7 +115,7 @@ impl Slot {
     #[inline]
     const fn flags(&self) -> u8 {
         let takes_parts = opcode::is_read(self.code) && !matches!(self.repetition, Repetition::Lost);
-        self.durability.flags() | if takes_parts { TAKES_PARTS } else { 0 }
+        self.journey_flags | if takes_parts { TAKES_PARTS } else { 0 }
     }
 
     /// Writes the request as a message; `false` when it does not fit.
@@ -141,7 +146,7 @@ impl Ring {
             body_bytes: 0,
             tag: 0,
             moves: 0,
-            durability: RequestDurability::OfTable,
+            journey_flags: 0,
             deadline_us: 0,
             due_us: 0,
             sent_us: 0,

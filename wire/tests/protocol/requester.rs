@@ -134,7 +134,7 @@ fn a_call_that_was_on_its_way_before_keeps_its_deadline_and_can_be_read_back() {
     let mut requester = requester(1, 8);
     submit(&mut requester, 0, 1);
     let durability = RequestDurability::Synced;
-    let journey = Journey { deadline_us: 400_000, moves: 2, durability };
+    let journey = Journey { deadline_us: 400_000, moves: 2, durability, may_push_back: true };
     let request = Request::Get { table: 3, key: b"far" };
     assert_eq!(requester.submit_on(journey, 7, &request), Ok(2));
     let mut body = vec![0; request.body_bytes()];

@@ -8,8 +8,11 @@ use control::{AdminRequest, TableId};
 use guest::border::status_of;
 use sandstorm::Level;
 use sandstorm::abi::RawRecord;
+use wire::limits::PUSHED_BACK_BYTES_MAX;
 use wire::{Changes, CommitRead, Completion, Request, Status, reply};
 
+#[cfg(feature = "modules")]
+use super::ServerRead;
 use super::pages::ScannedPages;
 use super::{Lookup, Operation, PageOf, State, Task};
 use crate::local::border::Border;
@@ -94,6 +97,42 @@ impl Task {
             }
         };
         self.finish(index, state);
+    }
+
+    /// Keeps what the server has read for this run.
+    #[cfg(feature = "modules")]
+    pub(in crate::local) fn keep_server_reads(&self, pushed_back: &reply::PushedBack<'_>) {
+        // Bounds what a faulty server can make the client keep.
+        let mut bytes_left = PUSHED_BACK_BYTES_MAX;
+        let fits = |record: &reply::ReadRecord<'_>| {
+            let left = bytes_left.checked_sub(record.bytes());
+            bytes_left = left.unwrap_or(0);
+            left.is_some()
+        };
+        let known = pushed_back.records().take_while(fits).map(|record| {
+            let body = record.object.map(|object| {
+                let mut body = vec![0; object.body_bytes()];
+                object.encode(&mut body);
+                body
+            });
+            ServerRead { table: record.table, key: record.key.to_vec(), body }
+        });
+        self.known.borrow_mut().extend(known);
+    }
+
+    /// Answers an operation from what the server has read; returns whether it was known.
+    pub(super) fn answer_from_server_reads(&self, index: usize, table: u32, key: &[u8]) -> bool {
+        let known = self.known.borrow();
+        let Some(found) = known.iter().find(|known| known.table == table && known.key == key) else {
+            return false;
+        };
+        let (status, body) =
+            found.body.as_ref().map_or((Status::NotFound, &[][..]), |body| (Status::Ok, body));
+        self.answer(index, &Completion { tag: 0, sequence: 0, status: Ok(status), body });
+        if let Some(operation) = self.operations.borrow_mut().list.get_mut(index) {
+            operation.is_known = true;
+        }
+        true
     }
 
     pub(super) fn may_be_lent_more(&self) -> bool {
@@ -242,10 +281,11 @@ impl Task {
         };
         let read = |operation| {
             let version = read_version(operation)?;
-            Some(CommitRead { table: operation.table, key: &operation.key, version })
+            let read = CommitRead { table: operation.table, key: &operation.key, version };
+            Some((read, operation.is_known))
         };
         let operations = &operations.list[..operations.count];
-        let objects: Vec<CommitRead<'_>> = operations.iter().filter_map(read).collect();
+        let objects: Vec<(CommitRead<'_>, bool)> = operations.iter().filter_map(read).collect();
         let pages = operations.iter().filter(|operation| matches!(operation.state, State::Done(_)));
         let pages = pages.filter_map(|operation| Some((operation.table, operation.page.as_deref()?)));
         let mut scans: Vec<ScannedPages<'_>> = Vec::new();
@@ -274,7 +314,7 @@ impl Task {
         };
         let mut at = |table, key| session.server_of(table, key);
         let server = of_scans.or_else(|| writes.iter().find_map(|write| at(write.table, write.key)));
-        let server = server.or_else(|| objects.iter().find_map(|read| at(read.table, read.key)));
+        let server = server.or_else(|| objects.iter().find_map(|(read, _)| at(read.table, read.key)));
         let mut is_elsewhere =
             |table, key| server.zip(at(table, key)).is_some_and(|(one, other)| one != other);
         if writes.iter().any(|write| is_elsewhere(write.table, write.key)) {
@@ -282,7 +322,10 @@ impl Task {
         }
         let mut reads = Vec::new();
         let ranges: Vec<_> = scans.into_iter().map(|scan| scan.add_to(&mut reads)).collect();
-        reads.extend(objects.into_iter().filter(|read| !is_elsewhere(read.table, read.key)));
+        // What the server had read itself is its own, whatever is known of the owner here.
+        let checked =
+            objects.into_iter().filter(|(read, is_known)| *is_known || !is_elsewhere(read.table, read.key));
+        reads.extend(checked.map(|(read, _)| read));
         let changes = Changes::listed(&reads, &ranges, &writes);
         Some(session.submit(&Request::Commit { changes }, tag))
     }

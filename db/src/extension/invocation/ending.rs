@@ -32,6 +32,8 @@ pub(super) enum Body {
     Overdrawn(Overdrawn),
     /// The name of a tenant's limit.
     Limit(TenantLimit),
+    /// This many bytes that the server wrote over the reply: the version, and what was read.
+    PushedBack(u16),
     /// The text about a version without a module.
     NoModule,
     /// The text about a code that is none of the SDK's.
@@ -59,6 +61,12 @@ impl Ending {
     /// Creates the ending of an invocation that exceeded a limit.
     pub(super) const fn killed(overdrawn: Overdrawn) -> Self {
         Self { status: Status::ExtensionKilled, body: Body::Overdrawn(overdrawn) }
+    }
+
+    /// Creates the ending of an invocation that its client is to run; the body has this many bytes.
+    #[cold]
+    pub(super) const fn pushed_back(bytes: u16) -> Self {
+        Self { status: Status::PushedBack, body: Body::PushedBack(bytes) }
     }
 
     /// Adds the limit to be named to the caller.

@@ -87,6 +87,11 @@ impl<T> Fair<T> {
         self.ready
     }
 
+    /// Returns the number of tenants that have invocations that can run.
+    pub(super) fn waiting_tenants(&self) -> usize {
+        self.fresh.len() + self.round.len()
+    }
+
     /// Returns the number of parked invocations.
     #[inline]
     pub(super) fn parked(&self) -> usize {

@@ -213,8 +213,11 @@ impl<O> Invocations<O> {
         let worked_us = self.worked_us;
         let kill = yielding.charge(environment, charged, worked_us);
         self.note_asking(slot);
-        match kill.or_else(|| self.hold(slot, worked_us)) {
-            Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
+        if let Some(kill) = kill.or_else(|| self.hold(slot, worked_us)) {
+            return self.finish(slot, environment, Ending::killed(kill), on_done);
+        }
+        match self.push_back_yielded(slot, environment) {
+            Some(pushed_back) => self.finish(slot, environment, pushed_back, on_done),
             None => match progress {
                 // The missing object of a parked one may have arrived without a wake-up: it is polled once more.
                 PollOutcome::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
@@ -258,6 +261,9 @@ impl<O> Invocations<O> {
         self.note_asking(slot);
         if let Some(kill) = kill.or_else(|| self.hold(slot, worked_us)) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
+        }
+        if let Some(pushed_back) = self.push_back_preempted(slot, environment) {
+            return self.finish(slot, environment, pushed_back, on_done);
         }
         self.queue_again(slot, true);
         if self.queue.parked() > self.parked_max
@@ -428,6 +434,7 @@ fn counter_of(status: Status) -> Option<Counter> {
             Some(Counter::InvocationsOutOfMemory)
         }
         Status::ExtensionKilled | Status::Unavailable => Some(Counter::InvocationsKilled),
+        Status::PushedBack => Some(Counter::InvocationsPushedBack),
         Status::Retry => None,
         _ => Some(Counter::InvocationsFailed),
     }

@@ -1,15 +1,12 @@
-//! An extension in all its versions: the details of each, which ones invocations get, and whether the canary fails.
-//!
-//! A canary's errors are compared with those of the current version, since it became the canary. Any end except success
-//! is an error. Both versions are measured alike, so errors that callers provoke affect both. A canary fails when it
-//! exceeds the current version's rate by a relevant margin and by more than chance explains.
+//! An extension in all its versions: the details of each, which ones invocations get, and since when there is a canary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::extension::version_metrics::VersionMetrics;
+use super::canary::{Failing, Worse};
+use crate::extension::version_metrics::MeasuredSummary;
 use crate::extension::{ActiveVersions, Extension};
-use crate::limits::{CANARY_CALLS_MIN, CANARY_ERRORS_DEVIATIONS, CANARY_ERRORS_MARGIN_PERCENT};
+use crate::limits::CANARY_WARM_CALLS;
 
 /// A version of an extension with its details.
 #[derive(Debug)]
@@ -85,79 +82,53 @@ impl VersionHistory {
             self.baseline = None;
             return;
         };
-        if self.baseline.is_some_and(|known| (known.canary, known.current) == (canary, current)) {
+        let is_known = |known: &Baseline| (known.canary, known.current) == (canary, current);
+        if self.baseline.as_ref().is_some_and(is_known) {
             return;
         }
-        let errors_of = |version| self.errors_of(version).unwrap_or_default();
-        let (of_canary, of_current) = (errors_of(canary), errors_of(current));
-        self.baseline = Some(Baseline { canary, current, of_canary, of_current });
+        let measured = |version| self.measured(version).unwrap_or_default();
+        let (of_canary, of_current) = (measured(canary), measured(current));
+        let (warm, is_suspect) = (None, false);
+        self.baseline = Some(Baseline { canary, current, of_canary, of_current, warm, is_suspect });
     }
 
-    /// Returns the canary, if it fails.
-    pub(super) fn failing(&self) -> Option<Failing> {
-        let baseline = self.baseline?;
-        let canary = self.errors_of(baseline.canary)?.since(baseline.of_canary);
-        let current = self.errors_of(baseline.current)?.since(baseline.of_current);
-        is_worse(canary, current).then_some(Failing { version: baseline.canary, canary, current })
+    /// Checks the canary; returns it if it fails: by its errors, or in two checks in a row by its times.
+    pub(super) fn check_canary(&mut self) -> Option<Failing> {
+        let baseline = self.baseline.as_ref()?;
+        let (version, known) = (baseline.canary, [&baseline.of_canary, &baseline.of_current]);
+        let now = [self.measured(version)?, self.measured(baseline.current)?];
+        let [canary, current] = [now[0].clone().since(known[0]), now[1].clone().since(known[1])];
+        if let Some(worse) = Worse::by_errors(&canary, &current) {
+            return Some(Failing { version, worse });
+        }
+        if baseline.warm.is_none() && canary.calls() >= CANARY_WARM_CALLS {
+            let baseline = self.baseline.as_mut()?;
+            baseline.warm = Some(now);
+            return None;
+        }
+        let [warm, warm_current] = baseline.warm.as_ref()?;
+        let [canary, current] = now;
+        let worse = Worse::by_times(&canary.since(warm), &current.since(warm_current));
+        let was_suspect = std::mem::replace(&mut self.baseline.as_mut()?.is_suspect, worse.is_some());
+        worse.filter(|_| was_suspect).map(|worse| Failing { version, worse })
     }
 
-    fn errors_of(&self, version: u32) -> Option<Errors> {
-        self.versions.get(&version).map(|installed| Errors::of(&installed.extension.metrics))
+    fn measured(&self, version: u32) -> Option<MeasuredSummary> {
+        self.versions.get(&version).map(|installed| installed.extension.metrics.summary())
     }
-}
-
-/// A number of calls and of errors among them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Errors {
-    /// Ended calls.
-    pub calls: u64,
-    /// Calls that did not end with success.
-    pub errors: u64,
 }
 
 /// The counts at the time when a version became the canary.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Baseline {
     canary: u32,
     current: u32,
-    of_canary: Errors,
-    of_current: Errors,
-}
-
-/// A failing canary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failing {
-    /// The version of the canary.
-    pub version: u32,
-    /// The canary's counts.
-    pub canary: Errors,
-    /// The current version's counts during the same time.
-    pub current: Errors,
-}
-
-impl Errors {
-    fn of(metrics: &VersionMetrics) -> Self {
-        let summary = metrics.summary();
-        Self { calls: summary.calls(), errors: summary.errors() }
-    }
-
-    fn since(self, before: Self) -> Self {
-        Self { calls: self.calls - before.calls, errors: self.errors - before.errors }
-    }
-}
-
-/// Returns whether the canary's errors exceed, by margin and by chance, those expected from the current version.
-fn is_worse(canary: Errors, current: Errors) -> bool {
-    if canary.calls < CANARY_CALLS_MIN {
-        return false;
-    }
-    let product = u128::from(current.errors) * u128::from(canary.calls);
-    let expected = (product / u128::from(current.calls.max(1))) as u64;
-    let excess = canary.errors.saturating_sub(expected);
-    // Counts scatter by the square root of what is expected of them.
-    let by_chance = CANARY_ERRORS_DEVIATIONS * CANARY_ERRORS_DEVIATIONS * expected.max(1);
-    excess * 100 > canary.calls * CANARY_ERRORS_MARGIN_PERCENT
-        && u128::from(excess) * u128::from(excess) > u128::from(by_chance)
+    of_canary: MeasuredSummary,
+    of_current: MeasuredSummary,
+    /// The counts of both when the canary had been called often enough that caches and instances are as for the current version.
+    warm: Option<[MeasuredSummary; 2]>,
+    /// The last check found it too costly or too slow.
+    is_suspect: bool,
 }
 
 #[cfg(test)]
@@ -166,34 +137,10 @@ mod tests {
 
     use wire::TenantId;
 
-    use super::{Errors, is_worse};
     use crate::extension::log::ExtensionLog;
     use crate::extension::native::Library;
     use crate::extension::{ActiveVersions, Extension};
     use crate::tenant::account::Account;
-
-    fn worse(canary: (u64, u64), current: (u64, u64)) -> bool {
-        let errors = |(calls, errors)| Errors { calls, errors };
-        is_worse(errors(canary), errors(current))
-    }
-
-    #[test]
-    fn a_canary_fails_when_it_is_clearly_worse() {
-        assert!(worse((200, 200), (1_800, 0)));
-        assert!(worse((200, 11), (1_800, 0)), "over the margin where nothing failed");
-        assert!(worse((1_000, 600), (9_000, 4_500)));
-        assert!(worse((u64::MAX / 200, u64::MAX / 400), (9_000, 0)), "no count is too large");
-        assert!(worse((200, 20), (0, 0)), "nobody got the current version");
-    }
-
-    #[test]
-    fn chance_and_few_calls_do_not_end_a_canary() {
-        assert!(!worse((199, 199), (1_800, 0)), "too few calls");
-        assert!(!worse((200, 10), (1_800, 0)), "within the margin");
-        assert!(!worse((200, 115), (1_800, 900)), "chance explains it");
-        assert!(!worse((10_000, 5_000), (90_000, 45_000)));
-        assert!(!worse((10_000, 10), (90_000, 90_000)), "it is better");
-    }
 
     fn version(number: u32) -> Arc<Extension> {
         let library = Arc::new(Library::of(Vec::new()));

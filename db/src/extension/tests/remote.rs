@@ -147,7 +147,7 @@ fn what_is_asked_for_the_disk_here_is_asked_for_the_disk_there() {
     let mut halved = Halved::with(reads, CallMode::Read);
     let budget = LimitOverrides { slice_us: 3_600_000_000, ..LimitOverrides::default() };
     let invocations = Invocations::with_budget(budget).expect("stacks");
-    halved.world.invocations = invocations.identifying(|_| None, |&origin| origin == 2);
+    halved.world.invocations = invocations.identifying(|_| None, |&origin| origin == 2, |_| false);
     for (key, origin) in keys(true, 3).iter().zip(1..) {
         halved.start(key, b"", origin);
         assert!(halved.world.turn().is_empty());

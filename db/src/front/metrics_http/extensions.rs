@@ -29,6 +29,7 @@ struct ShownVersion {
     extension: String,
     version: String,
     ends: [u64; ENDS.len()],
+    pushed_back: u64,
     spent: Spent,
     cpu_ns: u64,
     timed: u64,
@@ -72,6 +73,11 @@ impl Versions {
             for (end, count) in ENDS.iter().zip(row.ends).skip(1) {
                 text.sample(&[tenant, extension, version, ("kind", end)], count)?;
             }
+        }
+        let help = "Invocations of the version that their clients were to run.";
+        text.family("splinter_extension_pushed_back_total", Kind::Counter, help)?;
+        for row in &self.rows {
+            text.sample(&row.labels(), row.pushed_back)?;
         }
         self.write_spent(text)?;
         let help = "Processor time of all invocations, estimated from sampled ones.";
@@ -122,6 +128,7 @@ impl ShownVersion {
             extension,
             version: version.to_string(),
             ends: summary.ends,
+            pushed_back: summary.pushed_back,
             spent: summary.spent,
             cpu_ns: cycles::to_ns(summary.cycles_estimated),
             timed: summary.timed,

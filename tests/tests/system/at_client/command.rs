@@ -5,6 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+use tempfile::TempDir;
 use tests::package::install_source;
 use tests::server::{Server, create_in_memory};
 
@@ -24,6 +25,57 @@ fn with_tools(command: &mut Command) {
     }
 }
 
+/// Writes a package called "nibbles".
+fn package(place: &TempDir, source: &str) -> PathBuf {
+    let folder = place.path().join("nibbles");
+    std::fs::create_dir_all(folder.join("src")).expect("a folder");
+    std::fs::write(
+        folder.join("Cargo.toml"),
+        "[package]\nname = \"nibbles\"\n[dependencies]\nsandstorm = { path = \"sandstorm\" }\n",
+    )
+    .expect("a manifest");
+    std::fs::write(folder.join("src/lib.rs"), source).expect("a source");
+    folder
+}
+
+#[test]
+fn a_version_that_costs_more_than_allowed_is_not_installed() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    let table = create_in_memory(&mut client, "data");
+    for number in 0..50u8 {
+        client.put(table, &[number], b"some words").expect("there is room");
+    }
+    let place = tempfile::tempdir().expect("a folder");
+    let install = |source: &str, more: &[&str]| {
+        let mut command = server.command(&acme);
+        with_tools(&mut command);
+        command.args(["ext", "install"]).arg(package(&place, source)).args(more);
+        let output = command.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        (output.status.success(), said)
+    };
+    let measured = ["--table", "data", "--sample", "40", "--max-regression"];
+    let (is_well, said) = install(EXPLAINED, &[&measured[..], &["0"]].concat());
+    assert!(is_well && said.contains("nibbles@1"), "there is nothing to compare with: {said}");
+    // A hundred reads in place of one.
+    let costly = EXPLAINED.replace(
+        "let record = ",
+        "for _ in 0..100 { db.get(args.table(), args.key()).await?; }\n    let record = ",
+    );
+    assert_ne!(costly, EXPLAINED);
+    let (is_well, said) = install(&costly, &[&measured[..], &["50%"]].concat());
+    assert!(!is_well && said.contains("copy would cost") && said.contains("nibbles@1"), "{said}");
+    assert_eq!(client.extension_describe("nibbles").expect("it is there").state.current, 1);
+    let (is_well, said) = install(&costly, &[&measured[..], &["50%", "--function", "fails"]].concat());
+    assert!(is_well && said.contains("nibbles@2"), "{said}");
+    let (is_well, said) = install(EXPLAINED, &[&measured[..], &["0"]].concat());
+    assert!(is_well && said.contains("nibbles@3"), "it costs less: {said}");
+    let (is_well, said) = install(EXPLAINED, &["--max-regression", "20%"]);
+    assert!(!is_well && said.contains("--table"), "{said}");
+}
+
 #[test]
 fn a_function_costs_what_it_computes_and_reads_beside_the_current_version_and_nothing_is_kept() {
     let server = Server::start();
@@ -34,14 +86,7 @@ fn a_function_costs_what_it_computes_and_reads_beside_the_current_version_and_no
         client.put(table, &[number], b"some words").expect("there is room");
     }
     let place = tempfile::tempdir().expect("a folder");
-    let folder = place.path().join("nibbles");
-    std::fs::create_dir_all(folder.join("src")).expect("a folder");
-    std::fs::write(
-        folder.join("Cargo.toml"),
-        "[package]\nname = \"nibbles\"\n[dependencies]\nsandstorm = { path = \"sandstorm\" }\n",
-    )
-    .expect("a manifest");
-    std::fs::write(folder.join("src/lib.rs"), EXPLAINED).expect("a source");
+    let folder = package(&place, EXPLAINED);
     let explain = |more: &[&str]| {
         let mut command = server.command(&acme);
         with_tools(&mut command);
@@ -96,7 +141,7 @@ fn the_command_runs_a_function_itself() {
     let table = create_in_memory(&mut client, "data");
     client.put(table, b"key", b"value").expect("there is room");
     install(&mut client, "get");
-    for at in ["server", "client"] {
+    for at in ["server", "client", "adaptive"] {
         let mut command = server.command(&acme);
         with_tools(&mut command);
         command.args(["invoke", "get.get", "--table", "data", "--key", "key", "--at", at]);

@@ -28,6 +28,7 @@ use crate::extension::invocation::ending::{Body, Ending};
 use crate::extension::invocation::fair::PlaceId;
 use crate::extension::invocation_memory::{REPLY_HEAD_BYTES, TouchedPages};
 use crate::extension::module_call::ModuleCall;
+use crate::extension::pushback::FunctionCost;
 use crate::extension::trace::Recorder;
 use crate::extension::version_metrics::Spent;
 use crate::limits::{
@@ -36,6 +37,7 @@ use crate::limits::{
 };
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;
+use crate::ops::transaction::Transaction;
 
 impl<O> InvocationState<O> {
     /// Returns the tenant's place in the queue.
@@ -54,6 +56,43 @@ impl<O> InvocationState<O> {
     #[inline]
     pub(in crate::extension::invocation) fn extension_address(&self) -> *const Extension {
         self.extension.as_ref().map_or(ptr::null(), Arc::as_ptr)
+    }
+
+    /// Returns the number of yields.
+    pub(in crate::extension::invocation) fn yields(&self) -> u32 {
+        self.yields
+    }
+
+    /// Returns the number of commits that met a conflict.
+    pub(in crate::extension::invocation) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Returns the extension, if its client can run the function: `may_push_back` says so of its origin.
+    pub(in crate::extension::invocation) fn extension_if_client_can_run(
+        &self,
+        may_push_back: fn(&O) -> bool,
+    ) -> Option<Arc<Extension>> {
+        let extension = self.extension.as_ref().filter(|extension| !extension.is_granted())?;
+        self.origin.as_ref().is_some_and(may_push_back).then(|| Arc::clone(extension))
+    }
+
+    /// Returns what its function costs.
+    pub(in crate::extension::invocation) fn cost(&self) -> Option<&FunctionCost> {
+        self.extension.as_ref().map(|extension| extension.cost(self.function))
+    }
+
+    /// Returns the extension, and the reads and writes.
+    pub(in crate::extension::invocation) fn extension_and_transaction(
+        &mut self,
+    ) -> (Option<&Extension>, &mut Transaction) {
+        (self.extension.as_deref(), self.access.transaction())
+    }
+
+    /// Returns the place of the reply in native memory, for `bytes` bytes that the server writes over it.
+    pub(in crate::extension::invocation) fn native_reply(&mut self, bytes: usize) -> *mut u8 {
+        self.note_written(bytes);
+        self.room.reply()
     }
 
     /// Returns the origin for the reply of an unfinished invocation.
@@ -285,8 +324,14 @@ impl<O> InvocationState<O> {
         cycles: Option<u64>,
     ) {
         if let Some(extension) = &self.extension {
-            let cycles = cycles.map(|last| last + self.cycles);
-            extension.metrics.ended(worker, status, cycles, &self.spent());
+            let (cycles, spent) = (cycles.map(|last| last + self.cycles), self.spent());
+            if status == Status::PushedBack {
+                extension.metrics.pushed_back(worker);
+            }
+            extension.metrics.ended(worker, status, cycles, &spent);
+            if let Some(cycles) = cycles.filter(|_| status == Status::Ok) {
+                extension.cost(self.function).note(cycles, spent.reads, spent.writes);
+            }
         }
     }
 
@@ -322,6 +367,10 @@ impl<O> InvocationState<O> {
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
             Body::Limit(limit) => limit.name().as_bytes(),
+            Body::PushedBack(bytes) => {
+                // SAFETY: this many bytes were written there when it was pushed back.
+                unsafe { slice::from_raw_parts(reply, bytes.into()) }
+            }
             Body::NoModule => self.describe_missing_module(),
             Body::UnknownCode(code) => self.describe_unknown_code(code),
             Body::Empty => &[],
