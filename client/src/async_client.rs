@@ -25,7 +25,8 @@ pub use self::transaction::AsyncTransaction;
 use self::driver::Driver;
 use self::shared::{SharedSession, ended};
 use crate::answers::{self, Object};
-use crate::client::{Client, Function};
+use crate::client::Client;
+use crate::function::Function;
 use crate::pages::{Cursor, Page, PageSize};
 use crate::{ClientConfig, Error, Session};
 

@@ -34,6 +34,7 @@ mod client;
 mod config;
 mod connection;
 mod error;
+mod function;
 mod group;
 mod keyed;
 mod limits;
@@ -57,9 +58,7 @@ pub use answers::Object;
 pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects, key_hash};
 #[cfg(feature = "tokio")]
 pub use async_client::{AsyncClient, AsyncTransaction};
-pub use client::{
-    Client, CountedTable, Enumeration, Function, Transaction, Verification, Write, split_function_name,
-};
+pub use client::{Client, CountedTable, Enumeration, Transaction, Verification, Write, split_function_name};
 pub use config::{ClientConfig, Transport};
 pub use connection::server_state;
 pub use control::{
@@ -73,6 +72,7 @@ pub use control::{
     VersionEntry, VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
+pub use function::Function;
 pub use group::SessionGroup;
 pub use local::Local;
 #[cfg(feature = "modules")]

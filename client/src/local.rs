@@ -57,7 +57,7 @@ use crate::{Error, Session};
 /// First tag of local invocations, below those of blocking calls.
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
-const GENERATION_BITS: u32 = 20;
+const GENERATION_BITS: u32 = 24;
 /// Operation number of a commit.
 const COMMITTING: usize = (1 << OPERATION_BITS) - 1;
 /// Operation number of a call that is at the server.
@@ -205,8 +205,9 @@ impl<S: BorrowMut<Session>> Local<S> {
         key: &[u8],
         arguments: &[u8],
     ) -> u64 {
-        let index = self.occupy((may_write, limits), table, key, arguments);
+        let index = self.occupy(table, key, arguments);
         let place = &mut self.places[index];
+        place.task.begin((may_write, limits));
         place.run = Some(start(&place.task));
         place.start = may_write.then(|| Box::new(start) as Start);
         self.runnable.push_back(index);
@@ -214,20 +215,21 @@ impl<S: BorrowMut<Session>> Local<S> {
     }
 
     /// Prepares a slot for a new invocation.
-    fn occupy(&mut self, of: (bool, TaskLimits), table: u32, key: &[u8], arguments: &[u8]) -> usize {
+    fn occupy(&mut self, table: u32, key: &[u8], arguments: &[u8]) -> usize {
         let index = self.free.pop().unwrap_or_else(|| self.add_place());
         self.next_id += 1;
         let session = self.session.borrow_mut();
         let place = &mut self.places[index];
         place.generation = session.next_generation(GENERATION_BITS);
         place.durability = session.durability();
-        place.task.begin(of, table, key, arguments);
+        place.task.set_input(table, key, arguments);
         place.id = self.next_id;
         (place.runs, place.round_trips) = (1, 0);
         index
     }
 
     fn add_place(&mut self) -> usize {
+        debug_assert!(self.places.len() >> (62 - GENERATION_BITS - OPERATION_BITS) == 0, "a tag has room");
         let reply_bytes_max = self.session.borrow().limits().reply_bytes_max as usize;
         self.places.push(LocalInvocation {
             task: Rc::new(Task::new(reply_bytes_max)),
@@ -457,13 +459,13 @@ impl<S: BorrowMut<Session>> Local<S> {
         place.failure = None;
         // Late replies find nobody.
         place.generation = self.session.borrow_mut().next_generation(GENERATION_BITS);
-        let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
-        let usage = place.task.usage();
         #[cfg(feature = "modules")]
         let answer = place.call.take().filter(PlacedCall::is_at_server).map(|_| &place.answer[..]);
         #[cfg(not(feature = "modules"))]
         let answer: Option<&[u8]> = None;
-        let ran_here = answer.is_none();
+        let (id, round_trips, ran_here) = (place.id, place.round_trips, answer.is_none());
+        let (reads, usage) =
+            if ran_here { (place.task.reads(), place.task.usage()) } else { (0, Usage::default()) };
         let result = result.map(|()| answer.unwrap_or_else(|| place.task.border.reply()));
         finished(Finished { id, result, ran_here, round_trips, reads, usage });
         self.free.push(index);

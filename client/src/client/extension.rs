@@ -6,9 +6,10 @@ use control::{
 };
 use wire::Status;
 
-use super::{Client, Function};
+use super::Client;
 use crate::Error;
 use crate::answers::unintelligible;
+use crate::function::Function;
 use crate::limits::{MODULE_BYTES_MAX, MODULE_PIECE_BYTES_MIN};
 
 impl Client {

@@ -20,9 +20,9 @@ use wire::{Completion, Status};
 use super::module_run::{self, ModuleThread};
 use super::modules::Module;
 use super::task::{Task, TaskLimits};
-use super::{CALLING, Finished, Local, LocalFailure, LocalInvocation, Run, tag_of};
+use super::{CALLING, Finished, Local, LocalFailure, Run, tag_of};
 use crate::answers::unintelligible;
-use crate::client::Function;
+use crate::function::Function;
 use crate::{Error, Session};
 
 /// Runs here of a call that was pushed back: if the commit of the last one meets a conflict too, the server runs it.
@@ -129,17 +129,6 @@ impl PlacedCall {
     }
 }
 
-impl LocalInvocation {
-    /// Begins to run here what a server has pushed back.
-    fn begin_here(&mut self, pushed_back: &PushedBack<'_>) {
-        self.task.keep_server_reads(pushed_back);
-        if let Some(call) = &mut self.call {
-            call.is_here = true;
-        }
-        self.run = self.start.as_ref().map(|start| start(&self.task));
-    }
-}
-
 /// What a server said to a call.
 pub(super) enum CallAnswer {
     /// It ran; the reply is in [`LocalInvocation::answer`].
@@ -181,7 +170,10 @@ impl<S: BorrowMut<Session>> Local<S> {
         if function.run_at == RunAt::Client || self.is_dry {
             return self.spawn_module(&function.module, &function.name, table, key, arguments);
         }
-        let index = self.occupy_for_call(function, (table, key, arguments), false)?;
+        check_input(key, arguments)?;
+        let index = self.occupy(table, key, arguments);
+        let may_push_back = function.run_at == RunAt::Adaptive;
+        self.places[index].call = Some(PlacedCall { of: function.clone(), may_push_back, is_here: false });
         self.unsent_calls.push_back(index);
         Ok(self.next_id)
     }
@@ -191,28 +183,29 @@ impl<S: BorrowMut<Session>> Local<S> {
         &mut self,
         function: &PlacedFunction,
         pushed_back: &PushedBack<'_>,
-        input: (u32, &[u8], &[u8]),
+        (table, key, arguments): (u32, &[u8], &[u8]),
     ) -> Result<u64, Error> {
-        let index = self.occupy_for_call(function, input, true)?;
-        self.places[index].begin_here(pushed_back);
-        self.runnable.push_back(index);
+        check_input(key, arguments)?;
+        let index = self.occupy(table, key, arguments);
+        self.places[index].call =
+            Some(PlacedCall { of: function.clone(), may_push_back: false, is_here: true });
+        self.begin_here(index, pushed_back)?;
         Ok(self.next_id)
     }
 
-    /// Prepares a slot for a call.
-    fn occupy_for_call(
-        &mut self,
-        function: &PlacedFunction,
-        (table, key, arguments): (u32, &[u8], &[u8]),
-        is_here: bool,
-    ) -> Result<usize, Error> {
-        let (of, start) = prepare(&mut self.modules, &function.module, &function.name, (key, arguments))?;
-        let index = self.occupy(of, table, key, arguments);
-        let may_push_back = function.run_at == RunAt::Adaptive;
+    /// Begins to run here what a server has pushed back.
+    fn begin_here(&mut self, index: usize, pushed_back: &PushedBack<'_>) -> Result<(), Error> {
         let place = &mut self.places[index];
+        let Some(call) = &mut place.call else { return Ok(()) };
+        call.is_here = true;
+        let input_bytes = place.task.with_input(|_, key, arguments| key.len() + arguments.len());
+        let (of, start) = prepare(&mut self.modules, &call.of.module, &call.of.name, input_bytes)?;
+        place.task.begin(of);
+        place.task.keep_server_reads(pushed_back);
+        place.run = Some(start(&place.task));
         place.start = Some(Box::new(start));
-        place.call = Some(PlacedCall { of: function.clone(), may_push_back, is_here });
-        Ok(index)
+        self.runnable.push_back(index);
+        Ok(())
     }
 
     /// Starts a function of a module; its limits are those of the tenant at the server. The first one on a thread sets up what
@@ -228,7 +221,8 @@ impl<S: BorrowMut<Session>> Local<S> {
         key: &[u8],
         arguments: &[u8],
     ) -> Result<u64, Error> {
-        let (of, start) = prepare(&mut self.modules, module, function, (key, arguments))?;
+        check_input(key, arguments)?;
+        let (of, start) = prepare(&mut self.modules, module, function, key.len() + arguments.len())?;
         Ok(self.begin(of, start, table, key, arguments))
     }
 
@@ -264,7 +258,6 @@ impl<S: BorrowMut<Session>> Local<S> {
         if is_its {
             (call.is_here, call.may_push_back) = (false, false);
             place.failure = None;
-            place.task.begin_again();
         }
         is_its
     }
@@ -288,11 +281,12 @@ impl<S: BorrowMut<Session>> Local<S> {
         match pushed_back {
             Ok(pushed_back) if call.may_push_back && call.of.is_of(&pushed_back) => {
                 let answer = std::mem::take(&mut place.answer);
-                if let Ok(pushed_back) = PushedBack::decode(&answer) {
-                    place.begin_here(&pushed_back);
+                let begun =
+                    PushedBack::decode(&answer).map(|pushed_back| self.begin_here(index, &pushed_back));
+                self.places[index].answer = answer;
+                if let Ok(Err(error)) = begun {
+                    self.finish(index, Err(LocalFailure::Server(error)), finished);
                 }
-                place.answer = answer;
-                self.runnable.push_back(index);
             }
             Ok(pushed_back) if call.may_push_back => {
                 call.of.note_other_version(pushed_back.version);
@@ -308,22 +302,19 @@ impl<S: BorrowMut<Session>> Local<S> {
     }
 }
 
+/// Whether a function may write, and its limits.
+type Allowed = (bool, TaskLimits);
+
 /// Checks a call of a module's function; returns whether it may write, its limits, and what starts it.
 fn prepare(
     modules: &mut Option<Rc<ModuleThread>>,
     module: &Module,
     function: &str,
-    (key, arguments): (&[u8], &[u8]),
-) -> Result<((bool, TaskLimits), impl Fn(&Rc<Task>) -> Run + use<>), Error> {
+    input_bytes: usize,
+) -> Result<(Allowed, impl Fn(&Rc<Task>) -> Run + use<>), Error> {
     let refused = |status, text: String| Error::Refused { status, text };
     let export = module.function(function);
     let export = export.ok_or_else(|| refused(Status::UnknownFunction, function.to_owned()))?;
-    if key.len() > KEY_BYTES_MAX {
-        return Err(refused(Status::KeyTooLarge, String::new()));
-    }
-    if arguments.len() > ARGUMENTS_BYTES_MAX {
-        return Err(refused(Status::ArgumentsTooLarge, String::new()));
-    }
     let thread = match modules {
         Some(thread) => Rc::clone(thread),
         None => {
@@ -333,8 +324,18 @@ fn prepare(
         }
     };
     let runnable = module.runnable().clone();
-    let limits = runnable.limits.of_task(key.len() + arguments.len());
+    let limits = runnable.limits.of_task(input_bytes);
     let (export, may_write) = (export.export, export.may_write);
     let start = move |task: &Rc<Task>| module_run::start(Rc::clone(task), &thread, (&runnable, export));
     Ok(((may_write, limits), start))
+}
+
+/// Returns whether a server would take this input.
+fn check_input(key: &[u8], arguments: &[u8]) -> Result<(), Error> {
+    let status = match (key.len() > KEY_BYTES_MAX, arguments.len() > ARGUMENTS_BYTES_MAX) {
+        (true, _) => Status::KeyTooLarge,
+        (_, true) => Status::ArgumentsTooLarge,
+        _ => return Ok(()),
+    };
+    Err(Error::Refused { status, text: String::new() })
 }

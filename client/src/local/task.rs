@@ -161,21 +161,19 @@ impl Task {
         }
     }
 
-    /// Prepares the task for an invocation. No function may run on it.
-    pub(super) fn begin(
-        &self,
-        (may_write, limits): (bool, TaskLimits),
-        table: u32,
-        key: &[u8],
-        arguments: &[u8],
-    ) {
+    /// Keeps the input of an invocation. No function may run on the task.
+    pub(super) fn set_input(&self, table: u32, key: &[u8], arguments: &[u8]) {
+        self.key.replace_with(|old| refill(old, key));
+        self.arguments.replace_with(|old| refill(old, arguments));
+        self.border.set_table(table);
+    }
+
+    /// Prepares the task for the first run of an invocation, whose input it has. No function may run on it.
+    pub(super) fn begin(&self, (may_write, limits): (bool, TaskLimits)) {
         self.may_write.set(may_write);
         self.spending.allow(limits);
         self.is_of_a_module.set(false);
-        self.key.replace_with(|old| refill(old, key));
-        self.arguments.replace_with(|old| refill(old, arguments));
         self.reads.set(0);
-        self.border.set_table(table);
         self.begin_again();
     }
 

@@ -55,7 +55,7 @@ struct Candidate {
 }
 
 /// What the functions of a package and of the current version used.
-struct Comparison {
+struct Explained {
     extension: String,
     keys: usize,
     /// The package, then the current version if there is one.
@@ -124,7 +124,7 @@ pub fn refuse_regression(settings: &Settings, options: &ExplainOptions, percent:
 }
 
 /// Runs the functions of a package, and those of the current version beside them.
-fn compare(settings: &Settings, options: &ExplainOptions) -> Result<Comparison, Failure> {
+fn compare(settings: &Settings, options: &ExplainOptions) -> Result<Explained, Failure> {
     let package = pack(&options.package, options.name.as_deref())?;
     let arguments = options.arguments.read()?;
     let (bytes, functions) = compile(&options.package, &package)?;
@@ -170,7 +170,7 @@ fn compare(settings: &Settings, options: &ExplainOptions) -> Result<Comparison, 
         return Err(Failure::new(FailureKind::Missing, format!("the package has no function `{name}`")));
     }
     let extension = package.name().to_owned();
-    Ok(Comparison { extension, keys: keys.len(), candidates, functions: compared })
+    Ok(Explained { extension, keys: keys.len(), candidates, functions: compared })
 }
 
 fn compile(path: &Path, package: &builder::Package) -> Result<(Vec<u8>, Vec<builder::Function>), Failure> {

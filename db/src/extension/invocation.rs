@@ -240,7 +240,7 @@ impl<O> Invocations<O> {
             request_of: |_| None,
             asks_synced: |_| false,
             may_push_back: |_| false,
-            pushback: PushbackLimit::new(),
+            pushback: PushbackLimit::default(),
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,

@@ -164,10 +164,10 @@ pub const REQUEST_CYCLES: u64 = 1_200;
 pub const PUSHBACK_WINDOW_US: u64 = 1_000;
 
 /// A worker that was idle for this percentage of the interval keeps more.
-pub const KEEP_MORE_IDLE_PERCENT: u64 = 8;
+pub const KEEP_MORE_IDLE_PERCENT: u64 = 15;
 
 /// A worker that was idle for less than this percentage keeps fewer.
-pub const KEEP_FEWER_IDLE_PERCENT: u64 = 3;
+pub const KEEP_FEWER_IDLE_PERCENT: u64 = 8;
 
 /// The fewest invocations that a worker keeps. ASFP pushes back from four on.
 pub const KEPT_INVOCATIONS_MIN: usize = 4;
