@@ -35,8 +35,8 @@ pub struct ExplainOptions {
 /// What a version may cost more than the current one to be installed, and on what that is measured.
 #[derive(Debug, Args)]
 pub struct RegressionOptions {
-    /// Refuse the version if a function costs the server over PERCENT (and 0.1 us) more than in the current version, in the median or
-    /// at p95, or if fewer calls succeed, on keys of --table as by `splinter ext explain`. A function that only one of them has is
+    /// Refuse the version if a function costs the server over PERCENT (and 0.1 us) more than in the current version, in the median,
+    /// or if fewer calls succeed, on keys of --table as by `splinter ext explain`. A function that only one of them has is
     /// not compared.
     #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "regression_table")]
     pub max_regression: Option<f64>,

@@ -65,12 +65,12 @@ fn a_version_that_costs_more_than_allowed_is_not_installed() {
         "for _ in 0..100 { db.get(args.table(), args.key()).await?; }\n    let record = ",
     );
     assert_ne!(costly, EXPLAINED);
-    let (is_well, said) = install(&costly, &[&measured[..], &["50%"]].concat());
+    let (is_well, said) = install(&costly, &[&measured[..], &["50%", "--function", "copy"]].concat());
     assert!(!is_well && said.contains("copy would cost") && said.contains("nibbles@1"), "{said}");
     assert_eq!(client.extension_describe("nibbles").expect("it is there").state.current, 1);
     let (is_well, said) = install(&costly, &[&measured[..], &["50%", "--function", "fails"]].concat());
     assert!(is_well && said.contains("nibbles@2"), "{said}");
-    let (is_well, said) = install(EXPLAINED, &[&measured[..], &["0"]].concat());
+    let (is_well, said) = install(EXPLAINED, &[&measured[..], &["0", "--function", "copy"]].concat());
     assert!(is_well && said.contains("nibbles@3"), "it costs less: {said}");
     let (is_well, said) = install(EXPLAINED, &["--max-regression", "20%"]);
     assert!(!is_well && said.contains("--table"), "{said}");
