@@ -13,9 +13,9 @@ use crate::function::Function;
 use crate::limits::{MODULE_BYTES_MAX, MODULE_PIECE_BYTES_MIN};
 
 impl Client {
-    /// Calls a function by name and returns its reply. It runs at the server, or where [`Client::run_functions`] says. The name is `extension.function`, which uses the current
-    /// version, or `extension@version.function`; another tenant's extension is named `owner/extension`. Names are
-    /// looked up once.
+    /// Calls a function by name and returns its reply. It runs at the server, or where `Client::run_functions` says. The
+    /// name is `extension.function`, which uses the current version, or `extension@version.function`; another tenant's
+    /// extension is named `owner/extension`. Names are looked up once.
     ///
     /// # Errors
     /// [`Error::ExtensionFailed`] if the function ended with an error, the server's refusal, or no reply.

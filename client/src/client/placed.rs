@@ -113,11 +113,10 @@ impl Client {
         key: &[u8],
         arguments: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        match self.invoke_once(function, table, key, arguments) {
+        let input = (table, key, arguments);
+        match self.invoke_once(function, input) {
             // A function that only reads may be called again in the new session.
-            Err(Error::SessionLost) if function.only_reads() => {
-                self.invoke_once(function, table, key, arguments)
-            }
+            Err(Error::SessionLost) if function.only_reads() => self.invoke_once(function, input),
             answer => answer,
         }
     }
@@ -125,9 +124,7 @@ impl Client {
     fn invoke_once(
         &mut self,
         function: &PlacedFunction,
-        table: u32,
-        key: &[u8],
-        arguments: &[u8],
+        (table, key, arguments): (u32, &[u8], &[u8]),
     ) -> Result<Vec<u8>, Error> {
         let request = function.function().request(table, key, arguments);
         let mut local = if function.run_at() == RunAt::Client {

@@ -188,7 +188,7 @@ impl<S: BorrowMut<Session>> Local<S> {
         check_input(key, arguments)?;
         let index = self.occupy(table, key, arguments);
         self.places[index].call =
-            Some(PlacedCall { of: function.clone(), may_push_back: false, is_here: true });
+            Some(PlacedCall { of: function.clone(), may_push_back: false, is_here: false });
         self.begin_here(index, pushed_back)?;
         Ok(self.next_id)
     }
@@ -197,9 +197,9 @@ impl<S: BorrowMut<Session>> Local<S> {
     fn begin_here(&mut self, index: usize, pushed_back: &PushedBack<'_>) -> Result<(), Error> {
         let place = &mut self.places[index];
         let Some(call) = &mut place.call else { return Ok(()) };
-        call.is_here = true;
         let input_bytes = place.task.with_input(|_, key, arguments| key.len() + arguments.len());
         let (of, start) = prepare(&mut self.modules, &call.of.module, &call.of.name, input_bytes)?;
+        call.is_here = true;
         place.task.begin(of);
         place.task.keep_server_reads(pushed_back);
         place.run = Some(start(&place.task));

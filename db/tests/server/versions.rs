@@ -178,6 +178,18 @@ fn a_description_counts_calls_and_errors_of_each_version() {
     assert!(measured.ns_p50 < 1_000_000_000 && measured.cpu_ns > measured.ns_p50);
 }
 
+/// Returns the latest entry of the audit log, once it is one of the server's own.
+fn entry_of_server(client: &mut Client, deadline: Instant) -> AuditEntry {
+    loop {
+        let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
+        let mut log = control::decode::<Vec<AuditEntry>>(&log).expect("entries");
+        if log[0].actor == Actor::Server {
+            return log.swap_remove(0);
+        }
+        assert!(Instant::now() < deadline, "it is recorded");
+    }
+}
+
 #[test]
 fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -198,16 +210,9 @@ fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
     }
     assert!((0..100).all(|_| byte_of(&mut client, &request, 0) == Ok(1)));
     assert_eq!(byte_of(&mut client, &request, 2), Err(Status::ExtensionError), "it is kept, to be looked at");
-    let log = loop {
-        let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
-        let log = control::decode::<Vec<AuditEntry>>(&log).expect("entries");
-        if log[0].actor == Actor::Server {
-            break log;
-        }
-        assert!(Instant::now() < deadline, "it is recorded");
-    };
-    assert_eq!(log[0].outcome, Status::Ok as u8);
-    assert!(log[0].act.starts_with("extension rollback counter: canary 2 failed"), "{}", log[0].act);
+    let entry = entry_of_server(&mut client, deadline);
+    assert_eq!(entry.outcome, Status::Ok as u8);
+    assert!(entry.act.starts_with("extension rollback counter: canary 2 failed"), "{}", entry.act);
 }
 
 #[test]
@@ -228,15 +233,8 @@ fn a_canary_that_costs_more_goes_back_by_itself() {
         assert!(Instant::now() < deadline, "the canary went back");
         (0..1_000).for_each(|_| assert_eq!(client.status(&request), Status::Ok));
     }
-    let log = loop {
-        let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
-        let log = control::decode::<Vec<AuditEntry>>(&log).expect("entries");
-        if log[0].actor == Actor::Server {
-            break log;
-        }
-        assert!(Instant::now() < deadline, "it is recorded");
-    };
-    assert!(log[0].act.starts_with("extension rollback counter: canary 2 takes"), "{}", log[0].act);
+    let entry = entry_of_server(&mut client, deadline);
+    assert!(entry.act.starts_with("extension rollback counter: canary 2 takes"), "{}", entry.act);
 }
 
 #[test]
