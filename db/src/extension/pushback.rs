@@ -70,6 +70,8 @@ impl FunctionCost {
         let is_first = self.cycles.load(Ordering::Relaxed) == 0;
         let add = |average: &AtomicU64, value: u64| {
             let before = average.load(Ordering::Relaxed);
+            // Something else may have had the core: one measurement moves the average by three eighths at most.
+            let value = if is_first { value } else { value.min(4 * before + REQUEST_CYCLES) };
             let after = if is_first { value } else { before - before / AVERAGED + value / AVERAGED };
             average.store(after, Ordering::Relaxed);
         };
